@@ -1,0 +1,1 @@
+"""The CPU executor: in-flight batching over OpenVINO's paged attention."""

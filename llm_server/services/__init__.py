@@ -1,0 +1,1 @@
+"""The story of one request, told over stylers, tokenizer and executor."""
