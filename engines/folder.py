@@ -1,0 +1,225 @@
+"""The engine folder: everything one engine needs to serve one model, described by its engine.json.
+
+A folder appears under its final name complete or not at all (`staged_folder`), and `EngineFolder.load` trusts nothing
+but engine.json: each file named there must be present with the size and, when cheap or asked for, the sha256 it had
+when it was written.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+FORMAT_VERSION = 1
+DESCRIPTION_FILE = "engine.json"
+TOKENIZER_FILE = "tokenizer.json"
+CHAT_TEMPLATE_FILE = "chat_template.jinja"
+GENERATION_CONFIG_FILE = "generation_config.json"
+REQUIRED_FILES: Mapping[str, tuple[str, ...]] = {
+    "openvino": ("openvino_model.xml", "openvino_model.bin", TOKENIZER_FILE, GENERATION_CONFIG_FILE),
+}
+_ALWAYS_HASHED_BYTES = 16 * 2**20  # hashing this much takes about 10 ms
+_SCRATCH_SUFFIX = ".partial"
+
+
+class EngineFolderError(Exception):
+    """An engine folder is missing, incomplete or not what its engine.json says."""
+
+    code = "engine_folder_invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """What a file of the folder was when it was written."""
+
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDescription:
+    """The facts engine.json states about the model and how the folder came to be.
+
+    `builder` names the code that built the folder: a folder of another builder is built anew. `versions` are the
+    packages it used. `source` is the model source as the user wrote it, `source_sha256` the hash of the model file it
+    led to. `end_token_ids` has the model's own end token first. `prompt_starts_with_bos` is about raw prompts: a chat
+    template writes BOS itself. `styler` names the family when the builder knows it.
+    """
+
+    engine: str
+    model_name: str
+    architecture: str
+    precision: str
+    vocab_size: int
+    max_sequence_length: int
+    end_token_ids: tuple[int, ...]
+    eos_text: str
+    bos_token_id: int | None
+    bos_text: str | None
+    prompt_starts_with_bos: bool
+    source: str
+    source_sha256: str
+    builder: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    styler: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFolder:
+    """A checked engine folder on disk."""
+
+    path: Path
+    description: EngineDescription
+    files: Mapping[str, FileRecord]
+
+    @classmethod
+    def load(cls, path: Path, *, verify: bool = False) -> "EngineFolder":
+        """Load and check the folder: every size, the sha256 of small files, and of all files with `verify`.
+
+        Raises EngineFolderError naming the file that is missing, truncated or changed.
+        """
+        description, files = _read_description(path)
+        for name, record in files.items():
+            _check_file(path / name, record, hashed=verify or record.size_bytes <= _ALWAYS_HASHED_BYTES)
+        return cls(path, description, files)
+
+    @property
+    def model_path(self) -> Path:
+        """The OpenVINO IR; its weights lie beside it."""
+        return self.path / "openvino_model.xml"
+
+    @property
+    def tokenizer_path(self) -> Path:
+        """The tokenizer, in the JSON of the `tokenizers` package."""
+        return self.path / TOKENIZER_FILE
+
+    @property
+    def chat_template(self) -> str | None:
+        """The model's own Jinja chat template, None where it has none."""
+        if CHAT_TEMPLATE_FILE not in self.files:
+            return None
+        return (self.path / CHAT_TEMPLATE_FILE).read_text(encoding="utf-8")
+
+    def generation_config(self) -> dict[str, float | int]:
+        """Read the model's own sampling defaults, by the names of SamplingParams."""
+        text = (self.path / GENERATION_CONFIG_FILE).read_text(encoding="utf-8")
+        defaults: dict[str, float | int] = json.loads(text)
+        return defaults
+
+
+def describe_folder(path: Path, description: EngineDescription) -> EngineFolder:
+    """Write engine.json over the files that lie in `path`, flush all of them to disk and return the folder."""
+    files = {file.name: _record(file) for file in sorted(path.iterdir()) if file.name != DESCRIPTION_FILE}
+    _refuse_missing(path, description.engine, files)
+    document = {"format_version": FORMAT_VERSION, **asdict(description)}
+    document["files"] = {name: asdict(record) for name, record in files.items()}
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    (path / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
+    for file in path.iterdir():
+        _sync(file)
+    _sync(path)
+    return EngineFolder(path, description, files)
+
+
+@contextmanager
+def scratch_folder(final: Path) -> Iterator[Path]:
+    """Yield a fresh sibling of `final` that is gone when the block ends.
+
+    A process killed in between leaves the sibling behind; `remove_stale_folders` deletes it.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=_SCRATCH_SUFFIX, dir=final.parent))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def staged_folder(final: Path) -> Iterator[Path]:
+    """Yield a fresh sibling of `final` that takes its place when the block ends, and vanishes when it raises."""
+    with scratch_folder(final) as staging:
+        yield staging
+        staging.chmod(0o755)  # scratch folders are private; a served model may be read by another user
+        _move_into_place(staging, final)
+
+
+def remove_stale_folders(final: Path) -> None:
+    """Delete what killed builds of `final` left behind. The caller holds the lock that builders of `final` take."""
+    for stale in final.parent.glob(f".{final.name}.*{_SCRATCH_SUFFIX}"):
+        shutil.rmtree(stale, ignore_errors=True)
+
+
+def _move_into_place(staging: Path, final: Path) -> None:
+    with scratch_folder(final) as aside:
+        if final.exists():  # a folder cannot be renamed over a full one: the old one steps aside
+            final.replace(aside)
+        staging.replace(final)
+    _sync(final.parent)
+
+
+def _read_description(path: Path) -> tuple[EngineDescription, dict[str, FileRecord]]:
+    file = path / DESCRIPTION_FILE
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        version = document["format_version"]
+        if version != FORMAT_VERSION:
+            raise EngineFolderError(f"{file} has format version {version}; this server reads {FORMAT_VERSION}")
+        description = _parse_description(document)
+        files = {name: FileRecord(**record) for name, record in document["files"].items()}
+    except FileNotFoundError as exc:
+        raise EngineFolderError(f"{path} is not an engine folder: {DESCRIPTION_FILE} is missing") from exc
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise EngineFolderError(f"{file} is not a valid engine description: {exc!r}") from exc
+    except OSError as exc:
+        raise EngineFolderError(f"{file} cannot be read: {exc.strerror}") from exc
+    _refuse_missing(path, description.engine, files)
+    return description, files
+
+
+def _parse_description(document: Mapping[str, Any]) -> EngineDescription:
+    values = {known.name: document[known.name] for known in fields(EngineDescription)}
+    return EngineDescription(**values | {"end_token_ids": tuple(values["end_token_ids"])})
+
+
+def _refuse_missing(path: Path, engine: str, files: Mapping[str, FileRecord]) -> None:
+    required = REQUIRED_FILES.get(engine)
+    if required is None:
+        raise EngineFolderError(f"{path} is for the engine {engine!r}; known engines: {', '.join(REQUIRED_FILES)}")
+    missing = [name for name in required if name not in files]
+    if missing:
+        raise EngineFolderError(f"{path} has no {', '.join(missing)}")
+
+
+def _check_file(file: Path, record: FileRecord, *, hashed: bool) -> None:
+    if not file.is_file():
+        raise EngineFolderError(f"{file} is missing")
+    size_bytes = file.stat().st_size
+    if size_bytes != record.size_bytes:
+        raise EngineFolderError(f"{file} has {size_bytes} bytes instead of {record.size_bytes}")
+    if hashed and sha256_of(file) != record.sha256:
+        raise EngineFolderError(f"{file} has changed since the folder was built: its sha256 differs")
+
+
+def sha256_of(file: Path) -> str:
+    """Return the sha256 of a file, in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _record(file: Path) -> FileRecord:
+    return FileRecord(file.stat().st_size, sha256_of(file))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,148 @@
+"""GGUF file to OpenVINO engine folder, exactly: the weights are dequantised before the graph is made.
+
+openvino-genai reads quantised GGUF files too, but into other weights (71 % top-1 agreement on a Q4_1 model), so it is
+given an F16 file. It runs in a child process: its memory comes back, and a crash in it is one error here.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from gguf import TokenType
+
+from engines.folder import (
+    CHAT_TEMPLATE_FILE,
+    GENERATION_CONFIG_FILE,
+    TOKENIZER_FILE,
+    EngineDescription,
+    EngineFolder,
+    describe_folder,
+)
+from engines.openvino.gguf_model import GgufError, GgufModel, write_f16
+from engines.openvino.gguf_tokenizer import build_tokenizer
+from engines.progress import Phase, Progress, silent
+
+PRECISION: Final = "f16"
+_PACKAGES = ("openvino", "openvino-genai", "gguf", "tokenizers")
+_IR_FILES = ("openvino_model.xml", "openvino_model.bin")
+_EXPORT = "import sys, openvino_genai; openvino_genai.LLMPipeline(sys.argv[1], 'CPU', enable_save_ov_model=True)"
+# general.sampling.* of a GGUF -> our name of the sampling parameter
+_SAMPLING_KEYS: Mapping[str, str] = {
+    "temp": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "penalty_repeat": "repetition_penalty",
+}
+# Control tokens that end a turn or a text in every family that has them; GGUF files often name only one of theirs.
+_END_TEXTS = frozenset({"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"})
+
+
+class BuildError(Exception):
+    """The graph of a model could not be made."""
+
+    code = "engine_build_failed"
+
+
+def build_engine(
+    gguf_path: Path,
+    target: Path,
+    *,
+    source: str,
+    source_sha256: str,
+    builder: str,
+    versions: Mapping[str, str],
+    progress: Progress = silent,
+) -> EngineFolder:
+    """Build the engine folder of a GGUF file inside the empty folder `target`.
+
+    `source`, `source_sha256`, `builder` and `versions` are recorded in engine.json, with the versions of the packages
+    used here. Raises GgufError for a file that cannot be converted exactly, BuildError if the conversion fails.
+    """
+    model = GgufModel.open(gguf_path)
+    tokenizer = build_tokenizer(model)  # first: it is quick and refuses most of what is refused at all
+    _write_ir(model, target, progress)
+    progress(Phase.WRITE, 0, 1)
+    tokenizer.save(str(target / TOKENIZER_FILE), pretty=False)
+    if template := model.text("tokenizer.chat_template"):
+        (target / CHAT_TEMPLATE_FILE).write_text(template, encoding="utf-8")
+    (target / GENERATION_CONFIG_FILE).write_text(json.dumps(_sampling_defaults(model), indent=2) + "\n")
+    description = _describe(model, source, source_sha256, builder, {**_package_versions(), **versions})
+    folder = describe_folder(target, description)
+    progress(Phase.WRITE, 1, 1)
+    return folder
+
+
+def _write_ir(model: GgufModel, target: Path, progress: Progress) -> None:
+    with tempfile.TemporaryDirectory(prefix=".convert-", dir=target) as scratch:
+        exact = Path(scratch) / "model.gguf"
+        write_f16(model, exact, progress)
+        progress(Phase.CONVERT, 0, 1)
+        _export(exact)
+        for name in _IR_FILES:
+            (Path(scratch) / name).replace(target / name)
+        progress(Phase.CONVERT, 1, 1)
+
+
+def _export(exact: Path) -> None:
+    """Let openvino-genai write the IR beside the F16 GGUF file."""
+    child = subprocess.run([sys.executable, "-c", _EXPORT, str(exact)], capture_output=True, text=True, check=False)
+    written = all((exact.parent / name).is_file() for name in _IR_FILES)
+    if child.returncode or not written:
+        reason = child.stderr.strip().splitlines() or ["no message"]
+        raise BuildError(f"openvino-genai could not convert the model (exit status {child.returncode}): {reason[-1]}")
+
+
+def _describe(
+    model: GgufModel, source: str, source_sha256: str, builder: str, versions: Mapping[str, str]
+) -> EngineDescription:
+    tokens = model.strings("tokenizer.ggml.tokens")
+    end_token_ids = _end_token_ids(model, tokens)
+    bos_token_id = model.integer("tokenizer.ggml.bos_token_id")
+    return EngineDescription(
+        engine="openvino",
+        model_name=model.text("general.name") or model.path.stem,
+        architecture=model.architecture,
+        precision=PRECISION,
+        vocab_size=model.vocab_size,
+        max_sequence_length=model.parameter("context_length"),
+        end_token_ids=end_token_ids,
+        eos_text=tokens[end_token_ids[0]],
+        bos_token_id=bos_token_id,
+        bos_text=None if bos_token_id is None else tokens[bos_token_id],
+        prompt_starts_with_bos=_starts_with_bos(model),
+        source=source,
+        source_sha256=source_sha256,
+        builder=builder,
+        versions=versions,
+    )
+
+
+def _end_token_ids(model: GgufModel, tokens: list[str]) -> tuple[int, ...]:
+    """List the model's end token, then every other token that ends a turn or a text."""
+    named = [model.integer(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")]
+    if named[0] is None:
+        raise GgufError(f"{model.path} names no end token")
+    types = model.numbers("tokenizer.ggml.token_type")
+    known = [i for i, text in enumerate(tokens) if text in _END_TEXTS and types[i] == TokenType.CONTROL]
+    return tuple(dict.fromkeys(token_id for token_id in (*named, *known) if token_id is not None))
+
+
+def _starts_with_bos(model: GgufModel) -> bool:
+    """Read whether the model was trained on texts that start with BOS; files leave it out where it is usual."""
+    usual = model.text("tokenizer.ggml.model") == "llama" or model.text("tokenizer.ggml.pre") == "llama-bpe"
+    return model.flag("tokenizer.ggml.add_bos_token", default=usual)
+
+
+def _sampling_defaults(model: GgufModel) -> dict[str, float]:
+    values = {name: model.number(f"general.sampling.{key}") for key, name in _SAMPLING_KEYS.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _package_versions() -> dict[str, str]:
+    return {package: version(package) for package in _PACKAGES}

@@ -1,0 +1,171 @@
+"""A GGUF file as the OpenVINO builder sees it: checked metadata, and its weights dequantised into an F16 GGUF.
+
+The graph converter of openvino-genai knows three architectures and skips in silence what it does not know (rope
+scaling, experts), so everything outside the list is refused here. Source of the names: the GGUF specification and the
+tensor names of `gguf.constants`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.progress import Phase, Progress, silent
+
+_LLAMA_TENSORS = (
+    r"token_embd\.weight|output_norm\.weight|output\.weight|blk\.\d+\.(?:attn_norm|ffn_norm|"
+    r"attn_q|attn_k|attn_v|attn_output|ffn_gate|ffn_up|ffn_down)\.weight"
+)
+# architecture -> the tensors its graph uses; a tensor outside would be left out of the graph, and the numbers be wrong
+_TENSOR_NAMES: Mapping[str, re.Pattern[str]] = {
+    "llama": re.compile(_LLAMA_TENSORS),
+    "qwen2": re.compile(_LLAMA_TENSORS + r"|blk\.\d+\.attn_[qkv]\.bias"),
+    "qwen3": re.compile(_LLAMA_TENSORS + r"|blk\.\d+\.attn_[qk]_norm\.weight"),
+}
+
+
+class GgufError(Exception):
+    """A GGUF file is damaged or holds something the OpenVINO builder cannot convert exactly."""
+
+    code = "gguf_unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class GgufModel:
+    """An opened GGUF file of a known architecture; the weights stay on disk until they are used."""
+
+    path: Path
+    architecture: str
+    reader: gguf.GGUFReader
+
+    @classmethod
+    def open(cls, path: Path) -> "GgufModel":
+        """Open and check a GGUF file. Raises GgufError if it is damaged or not convertible exactly."""
+        try:
+            reader = gguf.GGUFReader(path)
+        except OSError as exc:
+            raise GgufError(f"{path} cannot be read: {exc.strerror}") from exc
+        except (ValueError, KeyError, IndexError, OverflowError) as exc:
+            raise GgufError(f"{path} is not a whole GGUF file: {exc}") from exc
+        field = reader.get_field("general.architecture")
+        model = cls(path, str(field.contents()) if field else "(none)", reader)
+        _refuse_unknown(model)
+        return model
+
+    def text(self, key: str) -> str | None:
+        """Return a string of the metadata, None where the file has none."""
+        return None if (field := self.reader.get_field(key)) is None else str(field.contents())
+
+    def integer(self, key: str) -> int | None:
+        """Return an integer of the metadata, None where the file has none."""
+        return None if (field := self.reader.get_field(key)) is None else int(field.contents())
+
+    def number(self, key: str) -> float | None:
+        """Return a float of the metadata, None where the file has none."""
+        return None if (field := self.reader.get_field(key)) is None else float(field.contents())
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return a boolean of the metadata."""
+        return default if (field := self.reader.get_field(key)) is None else bool(field.contents())
+
+    def strings(self, key: str) -> list[str]:
+        """Return a list of strings of the metadata, empty where the file has none."""
+        return [] if (field := self.reader.get_field(key)) is None else list(field.contents())
+
+    def numbers(self, key: str) -> list[float]:
+        """Return a list of numbers of the metadata, empty where the file has none."""
+        return [] if (field := self.reader.get_field(key)) is None else list(field.contents())
+
+    def parameter(self, name: str) -> int:
+        """Return an integer parameter of the architecture, such as `block_count`. Raises GgufError if it is missing."""
+        value = self.integer(f"{self.architecture}.{name}")
+        if value is None:
+            raise GgufError(f"{self.path} lacks {self.architecture}.{name}")
+        return value
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the token embedding: the width of the logits."""
+        embedding = next(tensor for tensor in self.reader.tensors if tensor.name == "token_embd.weight")
+        return int(embedding.shape[1])
+
+
+def write_f16(model: GgufModel, target: Path, progress: Progress = silent) -> None:
+    """Write the model with dequantised weights: matrices in F16, vectors in F32. The vocabulary is left out.
+
+    openvino-genai builds its own tokenizer beside the graph and fails without a vocabulary or a special token in it;
+    ours is written elsewhere, so it gets the smallest one that passes.
+    """
+    writer = gguf.GGUFWriter(target, model.architecture)
+    for key, field in model.reader.fields.items():
+        if key.startswith(f"{model.architecture}."):
+            element = field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(key, field.contents(), field.types[0], element)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    _add_stand_in_vocabulary(writer)
+    for tensor in model.reader.tensors:
+        shape, dtype = tuple(int(size) for size in reversed(tensor.shape)), _stored_dtype(tensor)
+        writer.add_tensor_info(tensor.name, shape, dtype, tensor.n_elements * dtype.itemsize)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for done, tensor in enumerate(model.reader.tensors):
+        progress(Phase.DEQUANTISE, done, len(model.reader.tensors))
+        writer.write_tensor_data(_stored_weights(tensor))
+    writer.close()
+    progress(Phase.DEQUANTISE, len(model.reader.tensors), len(model.reader.tensors))
+
+
+def dequantise(tensor: gguf.ReaderTensor) -> NDArray[np.float32]:
+    """Return the weights of a tensor, [rows, columns] or [size]. Raises GgufError on an unknown quantisation."""
+    try:
+        weights: NDArray[np.float32] = gguf.dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError as exc:
+        raise GgufError(f"tensor {tensor.name} is stored as {tensor.tensor_type.name}: {exc}") from exc
+    return weights
+
+
+def _stored_dtype(tensor: gguf.ReaderTensor) -> np.dtype[np.float16] | np.dtype[np.float32]:
+    return np.dtype(np.float32) if len(tensor.shape) == 1 else np.dtype(np.float16)
+
+
+def _stored_weights(tensor: gguf.ReaderTensor) -> NDArray[np.floating[Any]]:
+    with np.errstate(over="ignore"):  # the check below names the tensor
+        weights: NDArray[np.floating[Any]] = dequantise(tensor).astype(_stored_dtype(tensor))
+    if not np.isfinite(weights).all():
+        raise GgufError(f"tensor {tensor.name} holds weights that {weights.dtype} cannot hold")
+    return weights
+
+
+def _add_stand_in_vocabulary(writer: gguf.GGUFWriter) -> None:
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(["<end>", "a", "b", "ab"])
+    writer.add_token_types([gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * 3])
+    writer.add_token_merges(["a b"])
+    for add_id in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_pad_token_id):
+        add_id(0)
+
+
+def _refuse_unknown(model: GgufModel) -> None:
+    names = _TENSOR_NAMES.get(model.architecture)
+    if names is None:
+        known = ", ".join(_TENSOR_NAMES)
+        raise GgufError(f"{model.path} has the architecture {model.architecture!r}; known architectures: {known}")
+    if (model.integer("split.count") or 1) > 1:
+        raise GgufError(f"{model.path} is one part of a split GGUF; merge the parts first")
+    unknown = [tensor.name for tensor in model.reader.tensors if not names.fullmatch(tensor.name)]
+    if unknown:
+        raise GgufError(f"{model.path} has tensors that the {model.architecture} graph does not use: {unknown[:3]}")
+    _refuse_other_rope(model)
+
+
+def _refuse_other_rope(model: GgufModel) -> None:
+    scaling = model.text(f"{model.architecture}.rope.scaling.type")
+    if scaling not in (None, "none"):
+        raise GgufError(f"{model.path} scales its rope ({scaling}); only unscaled rope is converted")
