@@ -5,6 +5,9 @@
 tensorrt_llm and a GPU machine never imports openvino.
 """
 
+from importlib import import_module
+
+from engines.config import EngineConfig
 from engines.contract import (
     Executor,
     ExecutorInfo,
@@ -27,11 +30,33 @@ from engines.errors import (
     StepFailedError,
     UnsupportedFeatureError,
 )
+from engines.folder import EngineFolder, EngineFolderError
+
+EXECUTORS = {"openvino": "engines.openvino.executor:OpenVINOExecutor"}
+"""Name of an engine, as engine.json gives it, to "module:Class"."""
+
+
+def load_executor(folder: EngineFolder, config: EngineConfig) -> Executor:
+    """Load the model of an engine folder into the executor that it was built for. Blocking, up to seconds.
+
+    Raises EngineFolderError for an engine that is not known here, and the executor's own errors.
+    """
+    target = EXECUTORS.get(folder.description.engine)
+    if target is None:
+        known = ", ".join(sorted(EXECUTORS))
+        raise EngineFolderError(f"{folder.path} was built for engine {folder.description.engine!r}; known: {known}")
+    module, _, name = target.partition(":")
+    executor: Executor = getattr(import_module(module), name).load(folder, config)
+    return executor
+
 
 __all__ = [
     "ContextLengthError",
+    "EngineConfig",
     "EngineDeadError",
     "EngineError",
+    "EngineFolder",
+    "EngineFolderError",
     "Executor",
     "ExecutorInfo",
     "ExecutorStats",
@@ -47,4 +72,5 @@ __all__ = [
     "TokenLogprob",
     "TokenOutput",
     "UnsupportedFeatureError",
+    "load_executor",
 ]

@@ -1,0 +1,189 @@
+"""Waiting and running sequences to one `ScheduledBatch` per step. Bookkeeping, no tensors.
+
+Each step takes the decodes first, then goes on with prompts under way, then admits from the queue, until the token
+budget is used up. Three invariants:
+
+- A prefill chunk never has exactly one token (unless the prompt has): kernels compute a single token in another way,
+  which in bf16 changes the logits. So however a prompt is cut or found in the cache, its KV is the same bit for bit.
+- Only blocks of the prompt are published. KV of generated tokens comes from one-token steps and would differ in its
+  last bits from what a prefill computes; what the cache holds must never change an answer.
+- A sequence whose next block a running one is just computing waits for it instead of computing it again.
+"""
+
+from bisect import insort
+from dataclasses import dataclass
+
+from engines.contract import FinishReason, TokenOutput
+from engines.openvino.blocks import BlockPool
+from engines.openvino.policy import AdmissionPolicy, GuaranteedNoEvict
+from engines.openvino.sequence import ScheduledBatch, ScheduledSequence, Sequence
+
+MIN_CHUNK = 2
+"""Fewest tokens of a prefill chunk."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the start."""
+
+    num_prompt_tokens: int = 0
+    num_cached_tokens: int = 0
+    num_generated_tokens: int = 0
+
+
+class Scheduler:
+    """Owns the queue, the running sequences and the block pool. Called from the engine thread only."""
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        block_size: int,
+        max_batch_size: int,
+        max_num_tokens: int,
+        policy: AdmissionPolicy | None = None,
+    ) -> None:
+        self.pool = pool
+        self.block_size = block_size
+        self.max_batch_size = max_batch_size
+        self.max_num_tokens = max_num_tokens
+        self.policy = policy or GuaranteedNoEvict()
+        self.waiting: list[Sequence] = []  # sorted by sort_key
+        self.running: list[Sequence] = []
+        self.counters = Counters()
+        self._computing: set[bytes] = set()  # digests of prompt blocks that running sequences will publish
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self.waiting or self.running)
+
+    def add(self, seq: Sequence) -> None:
+        """Queue a sequence behind those of its priority."""
+        insort(self.waiting, seq, key=lambda other: other.sort_key)
+
+    def cancel(self, seq_id: str) -> None:
+        """Drop a sequence wherever it is."""
+        for seq in self.running:
+            if seq.seq_id == seq_id:
+                self.finish(seq)
+                return
+        self.waiting = [seq for seq in self.waiting if seq.seq_id != seq_id]
+
+    def finish(self, seq: Sequence) -> None:
+        """Take a running sequence out and give its blocks back."""
+        self.running.remove(seq)
+        self._computing.difference_update(key.digest for key in seq.prompt_keys[seq.num_published_blocks :])
+        self.pool.release(seq.block_table)
+        seq.block_table = []
+
+    def schedule(self) -> ScheduledBatch | None:
+        """Choose what the next step computes and give it blocks; None when nothing can run."""
+        items = [self._take(seq, 1) for seq in self.running if seq.num_computed_tokens >= seq.num_prompt_tokens]
+        budget = self.max_num_tokens - len(items)
+        for seq in self.running:
+            if seq.num_computed_tokens < seq.num_prompt_tokens:
+                budget -= self._schedule_chunk(seq, budget, items)
+        self._admit(budget, items)
+        return ScheduledBatch(items) if items else None
+
+    def commit(self, batch: ScheduledBatch, sampled_token_ids: list[int]) -> list[tuple[str, TokenOutput]]:
+        """Book a step that succeeded: KV that exists now, published blocks, new tokens, sequences that ended."""
+        outputs = []
+        row = 0
+        for item in batch.items:
+            seq = item.seq
+            seq.num_computed_tokens = item.start + item.num_tokens
+            self._publish(seq)
+            if item.num_rows:
+                outputs.append((seq.seq_id, self._append(seq, sampled_token_ids[row])))
+                row += item.num_rows
+        return outputs
+
+    def fail(self, batch: ScheduledBatch) -> list[str]:
+        """Drop the sequences of a step that threw; return their ids."""
+        for item in batch.items:
+            self.finish(item.seq)
+        return [item.seq.seq_id for item in batch.items]
+
+    def _schedule_chunk(self, seq: Sequence, budget: int, items: list[ScheduledSequence]) -> int:
+        num_tokens = chunk_size(seq.num_prompt_tokens - seq.num_computed_tokens, budget)
+        if num_tokens:
+            items.append(self._take(seq, num_tokens))
+        return num_tokens
+
+    def _admit(self, budget: int, items: list[ScheduledSequence]) -> None:
+        """Start waiting sequences in order. First come, first served: nobody overtakes one that lacks blocks."""
+        promised = sum(seq.max_blocks - len(seq.block_table) for seq in self.running)
+        position = 0
+        while position < len(self.waiting) and len(self.running) < self.max_batch_size and budget >= MIN_CHUNK:
+            seq = self.waiting[position]
+            usable = seq.prompt_keys[: max(seq.num_prompt_tokens - MIN_CHUNK, 0) // self.block_size]
+            match = self.pool.match(usable)
+            num_hits = len(match.blocks)
+            if num_hits < len(usable) and usable[num_hits].digest in self._computing:
+                position += 1  # waits for a block, not for resources: the next one may go first
+                continue
+            num_new = seq.max_blocks - num_hits
+            num_revived = sum(self.pool.is_idle(block) for block in match.blocks)
+            if not self.policy.may_admit(num_new, self.pool.num_available - num_revived, promised):
+                return
+            del self.waiting[position]
+            self._start(seq, match.blocks, match.uid)
+            budget -= self._schedule_chunk(seq, budget, items)
+            promised += seq.max_blocks - len(seq.block_table)
+
+    def _start(self, seq: Sequence, hits: list[int], uid: int) -> None:
+        self.pool.acquire(hits)
+        self.running.append(seq)
+        seq.block_table = list(hits)
+        seq.parent_uid = uid
+        seq.num_published_blocks = len(hits)
+        seq.num_computed_tokens = seq.num_cached_tokens = len(hits) * self.block_size
+        self._computing.update(key.digest for key in seq.prompt_keys[len(hits) :])
+        self.counters.num_prompt_tokens += seq.num_prompt_tokens
+        self.counters.num_cached_tokens += seq.num_cached_tokens
+
+    def _take(self, seq: Sequence, num_tokens: int) -> ScheduledSequence:
+        """Grant the next `num_tokens` tokens their blocks; the last one gets logits once the prompt is through."""
+        start = seq.num_computed_tokens
+        missing = -(-(start + num_tokens) // self.block_size) - len(seq.block_table)
+        if missing > 0:
+            seq.block_table += self.pool.allocate(missing)
+        return ScheduledSequence(seq, start, num_tokens, num_rows=int(start + num_tokens == len(seq.token_ids)))
+
+    def _publish(self, seq: Sequence) -> None:
+        num_full = min(seq.num_computed_tokens // self.block_size, len(seq.prompt_keys))
+        for index in range(seq.num_published_blocks, num_full):
+            key = seq.prompt_keys[index]
+            seq.parent_uid = self.pool.publish(seq.block_table[index], key, seq.parent_uid)
+            self._computing.discard(key.digest)
+        seq.num_published_blocks = max(seq.num_published_blocks, num_full)
+
+    def _append(self, seq: Sequence, token_id: int) -> TokenOutput:
+        seq.token_ids.append(token_id)
+        self.counters.num_generated_tokens += 1
+        reason = finish_reason(seq, token_id)
+        cached = None if seq.has_output else seq.num_cached_tokens
+        seq.has_output = True
+        if reason is not None:
+            self.finish(seq)
+        return TokenOutput((token_id,), reason, num_cached_tokens=cached)
+
+
+def chunk_size(num_left: int, budget: int) -> int:
+    """Return how many of the prompt's `num_left` tokens to compute: never 1 of several, and never leaving 1."""
+    if num_left == 1:
+        return min(budget, 1)
+    size = min(num_left, budget)
+    if num_left - size == 1:
+        size -= 1
+    return size if size >= MIN_CHUNK else 0
+
+
+def finish_reason(seq: Sequence, token_id: int) -> FinishReason | None:
+    """Return why the sequence ends with this token, if it does. A stop token beats the length limit."""
+    if token_id in seq.request.stop_token_ids:
+        return FinishReason.STOP
+    if seq.num_generated_tokens >= seq.request.max_tokens:
+        return FinishReason.LENGTH
+    return None
