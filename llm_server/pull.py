@@ -23,7 +23,7 @@ from llm_server import __version__, paths
 from llm_server.sources import Source, SourceError, parse_source
 from llm_server.sources.catalog import CATALOG
 
-BUILDER = "openvino-gguf-1"  # raise the number when the builder makes other folders than before
+BUILDER = "openvino-gguf-2"  # raise the number when the builder makes other folders than before
 
 
 class PullError(Exception):

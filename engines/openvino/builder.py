@@ -1,7 +1,8 @@
 """GGUF file to OpenVINO engine folder, exactly: the weights are dequantised before the graph is made.
 
 openvino-genai reads quantised GGUF files too, but into other weights (71 % top-1 agreement on a Q4_1 model), so it is
-given an F16 file. It runs in a child process: its memory comes back, and a crash in it is one error here.
+given an F16 file; what it still rounds is restored in the graph it saves. It runs in a child process: its memory comes
+back, and a crash in it is one error here.
 """
 
 import json
@@ -23,13 +24,14 @@ from engines.folder import (
     EngineFolder,
     describe_folder,
 )
+from engines.openvino.exact_vectors import restore_vectors
 from engines.openvino.gguf_model import GgufError, GgufModel, write_f16
 from engines.openvino.gguf_tokenizer import build_tokenizer
 from engines.progress import Phase, Progress, silent
 
 PRECISION: Final = "f16"
 _PACKAGES = ("openvino", "openvino-genai", "gguf", "tokenizers")
-_IR_FILES = ("openvino_model.xml", "openvino_model.bin")
+IR_FILE = "openvino_model.xml"  # its weights go to openvino_model.bin beside it
 _EXPORT = "import sys, openvino_genai; openvino_genai.LLMPipeline(sys.argv[1], 'CPU', enable_save_ov_model=True)"
 # general.sampling.* of a GGUF -> our name of the sampling parameter
 _SAMPLING_KEYS: Mapping[str, str] = {
@@ -84,16 +86,14 @@ def _write_ir(model: GgufModel, target: Path, progress: Progress) -> None:
         write_f16(model, exact, progress)
         progress(Phase.CONVERT, 0, 1)
         _export(exact)
-        for name in _IR_FILES:
-            (Path(scratch) / name).replace(target / name)
+        restore_vectors(exact.with_name(IR_FILE), target / IR_FILE, model)
         progress(Phase.CONVERT, 1, 1)
 
 
 def _export(exact: Path) -> None:
     """Let openvino-genai write the IR beside the F16 GGUF file."""
     child = subprocess.run([sys.executable, "-c", _EXPORT, str(exact)], capture_output=True, text=True, check=False)
-    written = all((exact.parent / name).is_file() for name in _IR_FILES)
-    if child.returncode or not written:
+    if child.returncode or not exact.with_name(IR_FILE).is_file():
         reason = child.stderr.strip().splitlines() or ["no message"]
         raise BuildError(f"openvino-genai could not convert the model (exit status {child.returncode}): {reason[-1]}")
 

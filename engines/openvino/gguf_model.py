@@ -21,9 +21,10 @@ _LLAMA_TENSORS = (
     r"token_embd\.weight|output_norm\.weight|output\.weight|blk\.\d+\.(?:attn_norm|ffn_norm|"
     r"attn_q|attn_k|attn_v|attn_output|ffn_gate|ffn_up|ffn_down)\.weight"
 )
-# architecture -> the tensors its graph uses; a tensor outside would be left out of the graph, and the numbers be wrong
+_ROPE_FACTORS = "rope_freqs.weight"
+# architecture -> the tensors of its network; a tensor outside would be left out of the graph, and the numbers be wrong
 _TENSOR_NAMES: Mapping[str, re.Pattern[str]] = {
-    "llama": re.compile(_LLAMA_TENSORS),
+    "llama": re.compile(_LLAMA_TENSORS + r"|rope_freqs\.weight"),
     "qwen2": re.compile(_LLAMA_TENSORS + r"|blk\.\d+\.attn_[qkv]\.bias"),
     "qwen3": re.compile(_LLAMA_TENSORS + r"|blk\.\d+\.attn_[qk]_norm\.weight"),
 }
@@ -91,8 +92,37 @@ class GgufModel:
     @property
     def vocab_size(self) -> int:
         """Rows of the token embedding: the width of the logits."""
-        embedding = next(tensor for tensor in self.reader.tensors if tensor.name == "token_embd.weight")
-        return int(embedding.shape[1])
+        return int(self._tensor("token_embd.weight").shape[1])
+
+    @property
+    def head_size(self) -> int:
+        """Values per attention head."""
+        return int(self._tensor("blk.0.attn_q.weight").shape[1]) // self.parameter("attention.head_count")
+
+    @property
+    def linear_rope_factor(self) -> float:
+        """What linear rope scaling divides every frequency by; 1 without scaling."""
+        scaled = self.text(f"{self.architecture}.rope.scaling.type") == "linear"
+        return (self.number(f"{self.architecture}.rope.scaling.factor") or 1.0) if scaled else 1.0
+
+    def rope_factors(self) -> NDArray[np.float32]:
+        """Return what each rope frequency is divided by, [head_size / 2] or [1] where the file has no factors."""
+        factors = [tensor for tensor in self.reader.tensors if tensor.name == _ROPE_FACTORS]
+        return dequantise(factors[0]) if factors else np.ones(1, np.float32)
+
+    def weights(self) -> list[gguf.ReaderTensor]:
+        """List the tensors that are weights of the graph."""
+        return [tensor for tensor in self.reader.tensors if tensor.name != _ROPE_FACTORS]
+
+    def vectors(self) -> dict[str, NDArray[np.float32]]:
+        """Return the norms and biases by name, each [size]."""
+        return {tensor.name: dequantise(tensor) for tensor in self.weights() if len(tensor.shape) == 1}
+
+    def _tensor(self, name: str) -> gguf.ReaderTensor:
+        found = next((tensor for tensor in self.reader.tensors if tensor.name == name), None)
+        if found is None:
+            raise GgufError(f"{self.path} lacks the tensor {name}")
+        return found
 
 
 def write_f16(model: GgufModel, target: Path, progress: Progress = silent) -> None:
@@ -108,17 +138,18 @@ def write_f16(model: GgufModel, target: Path, progress: Progress = silent) -> No
             writer.add_key_value(key, field.contents(), field.types[0], element)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     _add_stand_in_vocabulary(writer)
-    for tensor in model.reader.tensors:
+    weights = model.weights()
+    for tensor in weights:
         shape, dtype = tuple(int(size) for size in reversed(tensor.shape)), _stored_dtype(tensor)
         writer.add_tensor_info(tensor.name, shape, dtype, tensor.n_elements * dtype.itemsize)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for done, tensor in enumerate(model.reader.tensors):
-        progress(Phase.DEQUANTISE, done, len(model.reader.tensors))
+    for done, tensor in enumerate(weights):
+        progress(Phase.DEQUANTISE, done, len(weights))
         writer.write_tensor_data(_stored_weights(tensor))
     writer.close()
-    progress(Phase.DEQUANTISE, len(model.reader.tensors), len(model.reader.tensors))
+    progress(Phase.DEQUANTISE, len(weights), len(weights))
 
 
 def dequantise(tensor: gguf.ReaderTensor) -> NDArray[np.float32]:
@@ -166,6 +197,10 @@ def _refuse_unknown(model: GgufModel) -> None:
 
 
 def _refuse_other_rope(model: GgufModel) -> None:
-    scaling = model.text(f"{model.architecture}.rope.scaling.type")
-    if scaling not in (None, "none"):
-        raise GgufError(f"{model.path} scales its rope ({scaling}); only unscaled rope is converted")
+    prefix = f"{model.architecture}.rope"
+    scaling = model.text(f"{prefix}.scaling.type") or "none"
+    if scaling not in ("none", "linear"):
+        raise GgufError(f"{model.path} has the rope scaling {scaling!r}; known scalings: none, linear")
+    rotated = model.integer(f"{prefix}.dimension_count") or model.head_size
+    if rotated != model.head_size:
+        raise GgufError(f"{model.path} rotates {rotated} of {model.head_size} values of a head; only all are converted")

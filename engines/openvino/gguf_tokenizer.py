@@ -8,6 +8,7 @@ and meta-llama/Meta-Llama-3-8B-Instruct.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gguf import TokenType
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -74,12 +75,21 @@ def _build_byte_pair(model: GgufModel, vocab: dict[str, int]) -> Tokenizer:
         raise GgufError(f"{model.path} has the pre-tokenizer {name!r}; known pre-tokenizers: {known}")
     style = _BYTE_PAIR_STYLES[name]()
     merges = [_split_merge(model, merge) for merge in model.strings("tokenizer.ggml.merges")]
-    tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=style.whole_words))
+    tokenizer = _byte_pair_encoder(model, vocab, merges, ignore_merges=style.whole_words)
     tokenizer.pre_tokenizer = style.pre_tokenizer
     if style.normalizer is not None:
         tokenizer.normalizer = style.normalizer
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
+
+
+def _byte_pair_encoder(
+    model: GgufModel, vocab: dict[str, int], merges: list[tuple[str, str]], **options: Any
+) -> Tokenizer:
+    try:
+        return Tokenizer(models.BPE(vocab, merges, **options))
+    except Exception as exc:  # tokenizers raises nothing narrower
+        raise GgufError(f"{model.path} has merges that do not fit its vocabulary: {exc}") from exc
 
 
 def _split_merge(model: GgufModel, merge: str) -> tuple[str, str]:
@@ -93,8 +103,7 @@ def _build_sentence_piece(model: GgufModel, vocab: dict[str, int]) -> Tokenizer:
     unknown = model.integer("tokenizer.ggml.unknown_token_id")
     unknown_text = None if unknown is None else next(text for text, token_id in vocab.items() if token_id == unknown)
     merges = _merges_by_score(vocab, model.numbers("tokenizer.ggml.scores"))
-    bpe = models.BPE(vocab, merges, unk_token=unknown_text, fuse_unk=True, byte_fallback=True)
-    tokenizer = Tokenizer(bpe)
+    tokenizer = _byte_pair_encoder(model, vocab, merges, unk_token=unknown_text, fuse_unk=True, byte_fallback=True)
     space_first = model.flag("tokenizer.ggml.add_space_prefix", default=True)
     as_pieces = [normalizers.Prepend(_SPACE)] if space_first else []
     tokenizer.normalizer = normalizers.Sequence([*as_pieces, normalizers.Replace(" ", _SPACE)])

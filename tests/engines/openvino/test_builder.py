@@ -1,0 +1,90 @@
+"""Engines built from GGUF files compute what the numpy network and Hugging Face transformers compute."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+import pytest
+from numpy.typing import NDArray
+
+from tests.engine_fixtures import build_tiny_engine
+from tests.numpy_network import NumpyNetwork
+from tests.tiny_gguf import RopeScaling, TinyModel
+
+REFERENCE = Path(__file__).parents[2] / "data" / "smollm2_logprobs.json"
+TOKEN_IDS = [1, 40, 77, 105, 3, 200, 258, 260, 12, 12, 90, 2, 64, 131, 99, 5]
+
+
+class StatefulModel:
+    """The IR of an engine folder run as it is, without paging, all in f32. One sequence at a time."""
+
+    def __init__(self, engine: Path) -> None:
+        options = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+        compiled = ov.Core().compile_model(str(engine / "openvino_model.xml"), "CPU", options)
+        self._request = compiled.create_infer_request()
+
+    def logits(self, token_ids: list[int]) -> NDArray[np.float32]:
+        """Run a new sequence as one prefill; [num_tokens, vocab_size]."""
+        self._request.reset_state()
+        return self.more_logits(token_ids, past=0)
+
+    def more_logits(self, token_ids: list[int], past: int) -> NDArray[np.float32]:
+        """Run the next tokens of the sequence that has `past` tokens so far; [num_tokens, vocab_size]."""
+        total = past + len(token_ids)
+        inputs = {
+            "input_ids": np.array([token_ids], np.int64),
+            "attention_mask": np.ones((1, total), np.int64),
+            "position_ids": np.arange(past, total, dtype=np.int64)[None],
+            "beam_idx": np.zeros(1, np.int32),
+        }
+        logits: NDArray[np.float32] = self._request.infer(inputs)["logits"][0].copy()
+        return logits
+
+
+TINY_MODELS = [
+    TinyModel("llama", "f32"),
+    TinyModel("llama", "q4_1"),
+    TinyModel("llama", "q8_0", tied_head=False, seed=1),
+    TinyModel("llama", "bf16", num_kv_heads=4, rope_freq_base=500_000.0),
+    TinyModel("qwen2", "f16"),
+    TinyModel("qwen2", "q4_0", tied_head=False),
+    TinyModel("qwen3", "f32"),
+    TinyModel("qwen3", "q5_1", head_size=32, tied_head=False),
+]
+
+
+@pytest.mark.parametrize("model", TINY_MODELS, ids=lambda model: f"{model.architecture}-{model.quantisation}")
+def test_logits_equal_the_numpy_network(model: TinyModel, tmp_path: Path) -> None:
+    engine = build_tiny_engine(tmp_path, model)
+    expected = NumpyNetwork(tmp_path / "tiny.gguf").logits(TOKEN_IDS)
+    assert expected.std() > 0.5
+    np.testing.assert_allclose(StatefulModel(engine).logits(TOKEN_IDS), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("scaling", ["none", "linear", "factors"])
+def test_logits_stay_exact_thousands_of_tokens_on(scaling: RopeScaling, tmp_path: Path) -> None:
+    engine = build_tiny_engine(tmp_path, TinyModel(context_length=4096, rope_scaling=scaling))
+    token_ids = np.random.default_rng(0).integers(3, 260, 3000).tolist()
+    expected = NumpyNetwork(tmp_path / "tiny.gguf").logits(token_ids)
+    np.testing.assert_allclose(StatefulModel(engine).logits(token_ids), expected, atol=2e-4, rtol=0)
+
+
+def test_default_model_is_faithful_to_transformers_in_float32(default_engine: Path) -> None:
+    model, distances = StatefulModel(default_engine), list[float]()
+    for case in json.loads(REFERENCE.read_text(encoding="utf-8"))["cases"]:
+        prompt, answer = case["prompt_token_ids"], case["greedy_token_ids"]
+        whole = model.logits(prompt + answer[:-1])[len(prompt) - 1 :]
+        decoded = [model.logits(prompt)[-1]]
+        decoded += [model.more_logits([token], len(prompt) + i)[-1] for i, token in enumerate(answer[:-1])]
+        for rows in (whole, np.stack(decoded)):
+            assert rows.argmax(axis=-1).tolist() == answer
+            distances += _logprob_distances(rows, case["steps"])
+    assert np.mean(distances) <= 0.003
+
+
+def _logprob_distances(logits: NDArray[np.float32], steps: list[dict[str, list[tuple[int, float]]]]) -> list[float]:
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    logprobs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    listed = ((row, *entry) for row, step in zip(logprobs, steps, strict=True) for entry in step["top"])
+    return [abs(float(row[token_id]) - logprob) for row, token_id, logprob in listed]

@@ -1,0 +1,149 @@
+"""Tiny random GGUF files: 2 layers of hidden size 64 with a real byte-level vocabulary, converted in half a second."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType, TokenType
+from numpy.typing import NDArray
+from tokenizers.pre_tokenizers import ByteLevel
+
+SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+MERGES = (
+    "Ġ t",
+    "Ġt h",
+    "Ġth e",
+    "h e",
+    "i n",
+    "e r",
+    "o n",
+    "Ġ a",
+    "a n",
+    "an d",
+    "n d",
+    "Ġa nd",
+    "l l",
+    "he ll",
+    "hell o",
+)
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+RopeScaling = Literal["none", "linear", "factors", "yarn"]
+ROPE_FACTOR = 4.0  # of linear scaling; the factors of Llama 3.1 rise from 1 to this
+
+
+@dataclass(frozen=True, slots=True)
+class TinyModel:
+    """The shape of a tiny model. `quantisation` is a type of gguf by name; it is used for every matrix."""
+
+    architecture: str = "llama"
+    quantisation: str = "f32"
+    context_length: int = 512
+    seed: int = 0
+    num_layers: int = 2
+    hidden_size: int = 64
+    num_heads: int = 4
+    num_kv_heads: int = 2
+    head_size: int = 16
+    ffn_size: int = 128
+    tied_head: bool = True
+    pre_tokenizer: str = "smollm"
+    rope_freq_base: float = 10_000.0
+    rope_scaling: RopeScaling = "none"
+
+
+def tiny_vocabulary() -> list[str]:
+    """List special tokens, the 256 bytes and the results of the merges, in the order of their ids."""
+    return [*SPECIAL_TOKENS, *sorted(ByteLevel.alphabet()), *(merge.replace(" ", "") for merge in MERGES)]
+
+
+def write_tiny_gguf(path: Path, model: TinyModel | None = None) -> Path:
+    """Write a random model of this shape; the same shape and seed give the same bytes."""
+    model = model or TinyModel()
+    writer = gguf.GGUFWriter(path, model.architecture)
+    _add_parameters(writer, model)
+    _add_vocabulary(writer, model)
+    for name, weights in _random_weights(model).items():
+        _add_weights(writer, name, weights, model.quantisation)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _add_parameters(writer: gguf.GGUFWriter, model: TinyModel) -> None:
+    writer.add_name(f"Tiny {model.architecture}")
+    writer.add_context_length(model.context_length)
+    writer.add_block_count(model.num_layers)
+    writer.add_embedding_length(model.hidden_size)
+    writer.add_feed_forward_length(model.ffn_size)
+    writer.add_head_count(model.num_heads)
+    writer.add_head_count_kv(model.num_kv_heads)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(model.rope_freq_base)
+    if model.rope_scaling in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(model.rope_scaling))
+        writer.add_rope_scaling_factor(ROPE_FACTOR)
+    if model.architecture == "qwen3":
+        writer.add_key_length(model.head_size)
+        writer.add_value_length(model.head_size)
+
+
+def _add_vocabulary(writer: gguf.GGUFWriter, model: TinyModel) -> None:
+    tokens = tiny_vocabulary()
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(model.pre_tokenizer)
+    writer.add_token_list(tokens)
+    writer.add_token_types([TokenType.CONTROL if token in SPECIAL_TOKENS else TokenType.NORMAL for token in tokens])
+    writer.add_token_merges(list(MERGES))
+    writer.add_bos_token_id(tokens.index("<|im_start|>"))
+    writer.add_eos_token_id(tokens.index("<|im_end|>"))
+    writer.add_pad_token_id(tokens.index("<|im_end|>"))
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(CHAT_TEMPLATE)
+
+
+def _random_weights(model: TinyModel) -> dict[str, NDArray[np.float32]]:
+    rng = np.random.default_rng(model.seed)
+
+    def matrix(rows: int, columns: int) -> NDArray[np.float32]:
+        return rng.normal(0, columns**-0.5, (rows, columns)).astype(np.float32)
+
+    def vector(size: int, mean: float) -> NDArray[np.float32]:
+        return rng.normal(mean, 0.2, size).astype(np.float32)
+
+    hidden, heads, kv_heads = model.hidden_size, model.num_heads * model.head_size, model.num_kv_heads * model.head_size
+    weights = {"token_embd.weight": matrix(len(tiny_vocabulary()), hidden), "output_norm.weight": vector(hidden, 1)}
+    if not model.tied_head:
+        weights["output.weight"] = matrix(len(tiny_vocabulary()), hidden)
+    if model.rope_scaling == "factors":
+        weights["rope_freqs.weight"] = np.linspace(1, ROPE_FACTOR, model.head_size // 2, dtype=np.float32)
+    for layer in range(model.num_layers):
+        block = {
+            "attn_norm.weight": vector(hidden, 1),
+            "attn_q.weight": matrix(heads, hidden),
+            "attn_k.weight": matrix(kv_heads, hidden),
+            "attn_v.weight": matrix(kv_heads, hidden),
+            "attn_output.weight": matrix(hidden, heads),
+            "ffn_norm.weight": vector(hidden, 1),
+            "ffn_gate.weight": matrix(model.ffn_size, hidden),
+            "ffn_up.weight": matrix(model.ffn_size, hidden),
+            "ffn_down.weight": matrix(hidden, model.ffn_size),
+        }
+        if model.architecture == "qwen2":
+            block |= {f"attn_{part}.bias": vector(kv_heads if part in "kv" else heads, 0) for part in "qkv"}
+        if model.architecture == "qwen3":
+            block |= {f"attn_{part}_norm.weight": vector(model.head_size, 1) for part in "qk"}
+        weights |= {f"blk.{layer}.{name}": values for name, values in block.items()}
+    return weights
+
+
+def _add_weights(writer: gguf.GGUFWriter, name: str, weights: NDArray[np.float32], quantisation: str) -> None:
+    stored_as = GGMLQuantizationType[quantisation.upper() if weights.ndim == 2 else "F32"]
+    writer.add_tensor(name, gguf.quantize(weights, stored_as), raw_dtype=stored_as)
