@@ -1,0 +1,209 @@
+"""Text to token ids and back, in process, on top of `tokenizers`.
+
+The way back is exact by construction: every token of the supported vocabularies stands for a run of bytes, so the
+bytes of an answer's tokens go through one incremental UTF-8 decoder and a character is given out when its last byte
+has arrived. How a token spells its bytes is read from the `decoder` section of tokenizer.json: the byte alphabet of
+GPT-2 (byte-level BPE), or SentencePiece's "▁" for a space with `<0xE2>` tokens for single bytes.
+"""
+
+import asyncio
+import codecs
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
+
+INLINE_CHARS = 4096  # a longer text is encoded in the pool, so that it does not hold up the event loop
+SPACE_MARK = "\u2581"  # SentencePiece's space
+BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+
+JsonObject: TypeAlias = Mapping[str, object]
+
+
+class TokenizerError(Exception):
+    """A tokenizer.json that cannot be served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How the tokens of a vocabulary spell their bytes."""
+
+    byte_level: bool
+    byte_tokens: bool = False
+    """`<0xE2>` stands for one byte."""
+    strips_first_space: bool = False
+    """The encoder put a space before the text, so the decoder takes one off."""
+
+
+class Tokenizer:
+    """One model's tokenizer. Never adds special tokens: a prompt holds its own."""
+
+    def __init__(self, source: str, pool: ThreadPoolExecutor | None = None) -> None:
+        self._source = source
+        self._backend = Backend.from_str(source)
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._pool = pool
+        self._bytes: dict[int, bytes] = {}
+        self.spelling = _spelling(json.loads(source))
+        added: dict[int, AddedToken] = self._backend.get_added_tokens_decoder()
+        self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
+        self._added_ids = {token.content: token_id for token_id, token in added.items()}
+
+    @classmethod
+    def load(cls, path: Path, pool: ThreadPoolExecutor | None = None) -> "Tokenizer":
+        """Read a tokenizer.json. Raises TokenizerError."""
+        try:
+            return cls(path.read_text(encoding="utf-8"), pool)
+        except TokenizerError:
+            raise
+        except Exception as exc:  # tokenizers raises bare Exception
+            raise TokenizerError(f"{path} cannot be read as a tokenizer: {exc}") from exc
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, added tokens included."""
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, text: str, *, literal: bool = False) -> list[int]:
+        """Return the ids of a text; special and added tokens in it are recognised unless it is `literal`."""
+        backend = self._literal_backend if literal and self.mentions_added_token(text) else self._backend
+        return backend.encode(text, add_special_tokens=False).ids
+
+    async def encode_async(self, text: str, *, literal: bool = False) -> list[int]:
+        """Encode without holding up the event loop: long texts go to the pool, where `tokenizers` drops the GIL."""
+        if self._pool is None or len(text) <= INLINE_CHARS:
+            return self.encode(text, literal=literal)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: self.encode(text, literal=literal))
+
+    def mentions_added_token(self, text: str) -> bool:
+        """Whether an added or special token would be recognised somewhere in a text."""
+        return self._added_pattern.search(text) is not None
+
+    def token_id(self, text: str) -> int | None:
+        """Return the id of the added token that reads exactly so, such as an end marker; None if there is none."""
+        return self._added_ids.get(text)
+
+    def special_ids_in(self, texts: Iterable[str]) -> frozenset[int]:
+        """Return the special tokens that occur in any of `texts`."""
+        joined = "\n".join(texts)
+        return frozenset(i for text, i in self._added_ids.items() if i in self.special_ids and text in joined)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the bytes a token stands for in the middle of a text; none for ids that the vocabulary lacks."""
+        known = self._bytes.get(token_id)
+        if known is None:
+            known = self._bytes[token_id] = _spell(self._backend.id_to_token(token_id) or "", self.spelling)
+        return known
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the whole text of some ids, special tokens included."""
+        detokenizer = Detokenizer(self)
+        return "".join(map(detokenizer.feed, token_ids)) + detokenizer.flush()
+
+    @cached_property
+    def _added_pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, self._added_ids)) or r"(?!)")
+
+    @cached_property
+    def _literal_backend(self) -> Backend:
+        backend = Backend.from_str(json.dumps({**json.loads(self._source), "added_tokens": []}))
+        backend.no_truncation()
+        backend.no_padding()
+        return backend
+
+
+class Detokenizer:
+    """Token ids of one answer to text, token by token, in constant time each.
+
+    `hidden` tokens leave no text. `continues_text`: the answer goes on where a text broke off, so a SentencePiece
+    model's first space is the text's own and is kept.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, *, hidden: frozenset[int] = frozenset(), continues_text: bool = False
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._hidden = hidden
+        self._at_start = tokenizer.spelling.strips_first_space and not continues_text
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def piece(self, token_id: int) -> bytes | None:
+        """Return the bytes that `token_id` adds to the text if it comes next; None for a hidden token."""
+        if token_id in self._hidden:
+            return None
+        piece = self._tokenizer.token_bytes(token_id)
+        return piece.removeprefix(b" ") if self._at_start else piece
+
+    def feed(self, token_id: int) -> str:
+        """Return the text that is complete now: bytes of a character that still lacks some are held back."""
+        piece = self.piece(token_id)
+        if piece is None:
+            return ""
+        self._at_start = False
+        return self._decoder.decode(piece)
+
+    def flush(self) -> str:
+        """End the text; bytes of a character that was never completed become U+FFFD."""
+        return self._decoder.decode(b"", final=True)
+
+
+def _spelling(config: JsonObject) -> Spelling:
+    steps = _decoder_steps(config.get("decoder"))
+    kinds = [step.get("type") for step in steps]
+    if "ByteLevel" in kinds:
+        return Spelling(byte_level=True)
+    replaced = any(_replaces_space_mark(step) for step in steps)
+    if "Metaspace" not in kinds and not replaced:
+        raise TokenizerError(f"tokenizer.json has a decoder of an unsupported kind: {kinds or None}")
+    return Spelling(
+        byte_level=False,
+        byte_tokens="ByteFallback" in kinds,
+        strips_first_space=any(map(_strips_first_space, steps)),
+    )
+
+
+def _decoder_steps(decoder: object) -> list[JsonObject]:
+    """A decoder as the list of its steps; a single one is a list of one."""
+    if not isinstance(decoder, Mapping):
+        return []
+    steps = decoder.get("decoders")
+    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else [decoder]
+
+
+def _replaces_space_mark(step: JsonObject) -> bool:
+    return step.get("type") == "Replace" and step.get("pattern") == {"String": SPACE_MARK}
+
+
+def _strips_first_space(step: JsonObject) -> bool:
+    if step.get("type") == "Metaspace":
+        return step.get("prepend_scheme", "always") != "never" and step.get("add_prefix_space", True) is not False
+    return step.get("type") == "Strip" and step.get("content") == " " and step.get("start") == 1
+
+
+def _spell(token: str, spelling: Spelling) -> bytes:
+    if not spelling.byte_level:
+        if spelling.byte_tokens and (byte := BYTE_TOKEN.fullmatch(token)):
+            return bytes.fromhex(byte[1])
+        return token.replace(SPACE_MARK, " ").encode()
+    try:
+        return bytes(_BYTE_OF[char] for char in token)
+    except KeyError:  # an added token, spelled as it is
+        return token.encode()
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """GPT-2's alphabet: printable bytes stand for themselves, the others for the characters from 256 upwards."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+_BYTE_OF = _byte_alphabet()
