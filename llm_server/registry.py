@@ -1,0 +1,51 @@
+"""The models one server serves, by name."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from engines.contract import Executor
+from llm_server.errors import ModelNotFoundError
+from llm_server.tokenizer import Tokenizer
+from stylers.base import Styler
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """Everything a request needs of one model; fixed once the server runs."""
+
+    name: str
+    styler: Styler
+    tokenizer: Tokenizer
+    executor: Executor
+    end_token_ids: frozenset[int]
+    """End tokens of the model and of its styler's turns: they stop an answer unless end tokens are ignored."""
+    hidden_token_ids: frozenset[int] = frozenset()
+    """Special tokens that leave no text: all but the marks that the styler's parser reads."""
+    defaults: Mapping[str, float | int] = field(default_factory=dict)
+    """The model's own sampling defaults, by the names of SamplingParams."""
+    created: int = 0
+    """Unix time at which the model was loaded."""
+
+    @property
+    def context_length(self) -> int:
+        """Prompt and answer of one sequence together, in tokens: what both the model and the KV cache can hold."""
+        info = self.executor.info
+        return min(info.max_sequence_length, info.num_blocks * info.block_size)
+
+
+class ModelRegistry:
+    """Served models by name, in the order they were configured."""
+
+    def __init__(self, models: Iterable[ServedModel]) -> None:
+        self._models = {model.name: model for model in models}
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self._models.values())
+
+    def get(self, name: str) -> ServedModel:
+        """Return a model. Raises ModelNotFoundError, which names those there are."""
+        model = self._models.get(name)
+        if model is None:
+            served = ", ".join(self._models)
+            raise ModelNotFoundError(f"there is no model {name!r}; this server has {served}", "model")
+        return model

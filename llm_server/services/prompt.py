@@ -1,0 +1,41 @@
+"""From a styler's Prompt to token ids."""
+
+from collections.abc import Iterable, Iterator
+
+from llm_server.errors import UnsupportedParameterError
+from llm_server.tokenizer import Tokenizer
+from stylers.prompt import Prompt, TextPiece
+
+
+async def encode_prompt(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
+    """Return the token ids of a prompt, a run of pieces at a time."""
+    token_ids: list[int] = []
+    for run in _runs(prompt, tokenizer):
+        token_ids += await tokenizer.encode_async(run.text, literal=run.literal)
+    return token_ids
+
+
+def encode_words(words: Iterable[str], tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    """Return the token ids of words that must not be said: at the start of a text and after a space."""
+    spellings = (spelling for word in words if word.strip() for spelling in (word.lstrip(), f" {word.lstrip()}"))
+    return tuple(dict.fromkeys(tuple(tokenizer.encode(spelling)) for spelling in spellings))
+
+
+def _runs(prompt: Prompt, tokenizer: Tokenizer) -> Iterator[TextPiece]:
+    """The pieces joined into as few as possible: where a text is cut, its tokens may differ.
+
+    A literal piece stands alone only where something in it would be read as a special or added token.
+    """
+    plain: list[str] = []
+    for piece in prompt.pieces:
+        if not isinstance(piece, TextPiece):
+            raise UnsupportedParameterError("images and videos are not supported by this server", "messages")
+        if not piece.literal or not tokenizer.mentions_added_token(piece.text):
+            plain.append(piece.text)
+            continue
+        if plain:
+            yield TextPiece("".join(plain))
+            plain = []
+        yield piece
+    if plain:
+        yield TextPiece("".join(plain))
