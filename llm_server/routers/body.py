@@ -1,0 +1,41 @@
+"""Reading a JSON body, strictly: within the limit, in UTF-8, without NaN, Infinity or half a surrogate pair."""
+
+from typing import TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel
+from pydantic_core import from_json
+
+from llm_server.errors import BodyTooLargeError, InvalidBodyError
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def read_json(request: Request, model: type[Body], max_bytes: int) -> Body:
+    """Return the checked body. Raises BodyTooLargeError, InvalidBodyError, and pydantic's ValidationError."""
+    raw = await _read_limited(request, max_bytes)
+    try:
+        data = from_json(raw, allow_inf_nan=False)
+    except ValueError as exc:
+        raise InvalidBodyError(f"the body is not valid JSON: {exc}") from exc
+    if not isinstance(data, dict):
+        raise InvalidBodyError("the body must be a JSON object")
+    return model.model_validate(data)
+
+
+async def _read_limited(request: Request, max_bytes: int) -> bytes:
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced) > max_bytes:
+        raise _too_large(max_bytes)
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _too_large(max_bytes: int) -> BodyTooLargeError:
+    return BodyTooLargeError(f"the body is larger than {max_bytes} bytes")
