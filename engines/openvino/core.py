@@ -26,7 +26,7 @@ class EngineCore:
     def __init__(self, runner: ModelRunner, scheduler: Scheduler) -> None:
         self.runner = runner
         self.scheduler = scheduler
-        self.sampler = Sampler()
+        self.sampler = Sampler(runner.vocab_size)
         self._num_steps = 0
         self._recent: deque[tuple[float, float, int]] = deque()  # end of step, its duration, tokens generated
 
