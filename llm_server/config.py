@@ -1,6 +1,29 @@
-"""Settings of the server."""
+"""Settings: flags, before environment variables, before the file, before defaults; checked once, at the start.
 
-from dataclasses import dataclass
+An option has one name everywhere: `max_batch_size` in server.toml, `--max-batch-size` as a flag,
+`LLM_SERVER_MAX_BATCH_SIZE` in the environment. In the file, `[model.NAME]` tables serve several models and may
+repeat the options of a model or its engine with values of their own.
+"""
+
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from engines.config import EngineConfig
+from llm_server.sources.catalog import DEFAULT_MODEL
+
+ENVIRONMENT_PREFIX = "LLM_SERVER_"
+Options: TypeAlias = Mapping[str, object]
+Config = TypeVar("Config", "ServerConfig", "ModelConfig", EngineConfig)
+
+
+class ConfigError(Exception):
+    """A setting that stops the start; the message names it, where it stands, and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,7 +32,138 @@ class ServerConfig:
 
     host: str = "127.0.0.1"
     port: int = 8000
-    max_body_bytes: int = 32 * 2**20
+    """0 takes any free port."""
+    max_body_mib: int = 32
     """A larger request body is refused with 413."""
     drain_timeout_s: float = 30.0
     """After a signal to stop, how long running answers may take to finish."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.port <= 65535, "port must be between 0 and 65535")
+        _check(self.max_body_mib >= 1, "max_body_mib must be at least 1")
+        _check(self.drain_timeout_s >= 0, "drain_timeout_s must be at least 0")
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The limit of a body in bytes."""
+        return self.max_body_mib * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """One model: where it comes from and how it is served."""
+
+    model: str = DEFAULT_MODEL
+    """A name of the catalogue, a source such as `gguf:/models/x.gguf`, or the path of a GGUF file."""
+    served_model_name: str | None = None
+    """The name that clients use; by default the model's own."""
+    styler: str | None = None
+    """The model family; by default it is detected."""
+    chat_template: Path | None = None
+    """A Jinja file in place of the model's own chat template."""
+    engine: EngineConfig = field(default_factory=EngineConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything the server is started with."""
+
+    server: ServerConfig
+    models: tuple[ModelConfig, ...]
+
+
+def option_names(config: type[Config]) -> list[str]:
+    """The options of one layer."""
+    return [option.name for option in fields(config) if option.name != "engine"]
+
+
+MODEL_OPTIONS = frozenset((*option_names(ModelConfig), *option_names(EngineConfig)))
+ALL_OPTIONS = frozenset((*option_names(ServerConfig), *MODEL_OPTIONS))
+
+
+def load_settings(flags: Options, environ: Mapping[str, str], file: Path | None) -> Settings:
+    """Merge the layers and check the result. Raises ConfigError."""
+    document = _read_file(file)
+    tables = document.pop("model") if isinstance(document.get("model"), Mapping) else {}
+    assert isinstance(tables, Mapping)
+    _refuse_unknown(document, ALL_OPTIONS, str(file))
+    over_file = _from_environment(environ) | {name: value for name, value in flags.items() if value is not None}
+    common = {**document, **over_file}
+    return Settings(_build(ServerConfig, common), tuple(_models(tables, common, over_file)))
+
+
+def _models(tables: Options, common: Options, over_file: Options) -> Iterable[ModelConfig]:
+    """One model per table; without tables, or where a flag or variable names another model, that one alone."""
+    chosen = over_file.get("model")
+    if chosen is not None and chosen not in tables:
+        tables = {}
+    if not tables:
+        yield _model(common)
+    for name, table in tables.items():
+        if chosen in (None, name):
+            yield _model({**common, "model": name, "served_model_name": name, **_table(name, table)})
+
+
+def _model(options: Options) -> ModelConfig:
+    engine = _build(EngineConfig, options)
+    own = {name: value for name, value in options.items() if name in option_names(ModelConfig)}
+    return _build(ModelConfig, {**own, "engine": engine})
+
+
+def _table(name: str, table: object) -> Options:
+    place = f"[model.{name}]"
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{place} must be a table")
+    _refuse_unknown(table, MODEL_OPTIONS, place)
+    return table
+
+
+def _read_file(file: Path | None) -> dict[str, object]:
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ConfigError(f"{file} cannot be read: {exc.strerror}") from exc
+    except ValueError as exc:  # not TOML, or not UTF-8
+        raise ConfigError(f"{file} is not valid TOML: {exc}") from exc
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name in ALL_OPTIONS:
+        value = environ.get(ENVIRONMENT_PREFIX + name.upper())
+        # Kubernetes sets LLM_SERVER_PORT=tcp://... in every pod beside a service named llm-server.
+        if value is not None and not (name == "port" and value.startswith("tcp://")):
+            found[name] = value
+    return found
+
+
+def _refuse_unknown(options: Options, known: frozenset[str], place: str) -> None:
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{place} has an unknown option {name!r}; known are {', '.join(sorted(known))}")
+
+
+def _build(config: type[Config], options: Options) -> Config:
+    """Make one layer out of those options that belong to it; texts from the environment become numbers here."""
+    hints = typing.get_type_hints(config)
+    own: dict[str, Any] = {name: _convert(name, options[name], hints[name]) for name in hints if name in options}
+    try:
+        return config(**own)
+    except ValueError as exc:
+        raise ConfigError(str(exc)) from exc
+
+
+def _convert(name: str, value: object, hint: Any) -> Any:
+    try:
+        return TypeAdapter(hint).validate_python(value)
+    except ValidationError as exc:
+        message = exc.errors(include_url=False)[0]["msg"]
+        raise ConfigError(f"{name} = {value!r} is not allowed: {message}") from exc
+
+
+def _check(holds: bool, message: str) -> None:
+    if not holds:
+        raise ConfigError(message)
