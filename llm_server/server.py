@@ -1,0 +1,100 @@
+"""Running the application under uvicorn, with a shutdown of our own.
+
+uvicorn stops listening as soon as it is told to stop, and clients would see refused connections while answers still
+run. So a signal only starts the drain: new requests get a 503, running ones finish; then uvicorn is stopped.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from llm_server.config import ConfigError, ServerConfig
+from llm_server.lifecycle import Lifecycle
+
+log = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CLOSE_TIMEOUT_S = 5  # for answers that outlived the drain to be cut off
+
+
+def bind(config: ServerConfig) -> socket.socket:
+    """Take the port before anything slow is done. Raises ConfigError where it is taken or the host is not ours."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as exc:
+        reason = exc.strerror or str(exc)
+        raise ConfigError(f"cannot listen on {config.host} port {config.port}: {reason}") from exc
+    return listener
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server; the first signal drains it, a second one ends the process at once."""
+
+    def __init__(
+        self, app: ASGIApp, config: ServerConfig, lifecycle: Lifecycle, on_ready: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="on",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
+            )
+        )
+        self._drain_timeout_s = config.drain_timeout_s
+        self._lifecycle = lifecycle
+        self._on_ready = on_ready
+        self._drain: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the models and listen."""
+        await super().startup(sockets=sockets)
+        if self.started and self._on_ready is not None:
+            self._on_ready()
+
+    def begin_drain(self) -> None:
+        """Stop once what runs has finished. Called on the loop; again is harmless."""
+        if self._drain is None:
+            self._drain = asyncio.ensure_future(self._drain_then_stop())
+
+    async def _drain_then_stop(self) -> None:
+        if self._lifecycle.num_running:
+            log.info("finishing %d requests, up to %gs", self._lifecycle.num_running, self._drain_timeout_s)
+        if not await self._lifecycle.drain(self._drain_timeout_s):
+            log.warning("cutting off %d requests", self._lifecycle.num_running)
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle signals in uvicorn's place, while it serves; only a main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+
+        def handle(signum: int, frame: FrameType | None) -> None:
+            for each in SIGNALS:
+                signal.signal(each, signal.SIG_DFL)  # so that a second signal stops at once
+            loop.call_soon_threadsafe(self.begin_drain)
+
+        previous = {each: signal.signal(each, handle) for each in SIGNALS}
+        try:
+            yield
+        finally:
+            for each, handler in previous.items():
+                signal.signal(each, handler)
