@@ -1,0 +1,124 @@
+"""The command line: serve, pull, models.
+
+Heavy modules are imported where a command needs them, so that `--help` and mistakes are answered at once.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from llm_server import __version__, paths
+
+USAGE_EXIT_CODE = 2
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's own, or the one of the click inside newer typers
+
+cli = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class CommandError(Exception):
+    """A mistake of the user or of the surroundings, told in one line."""
+
+
+def main() -> None:
+    """Run the command line; the console script's entry."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return the exit code."""
+    try:
+        result = cli(arguments, prog_name="llm-server", standalone_mode=False)
+    except UsageError as exc:
+        return _fail(exc.format_message())  # type: ignore[attr-defined]  # of click's exceptions
+    except CommandError as exc:
+        return _fail(str(exc))
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str) -> int:
+    errors.print(f"llm-server: {' '.join(message.split())}", markup=False)
+    return USAGE_EXIT_CODE
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        console.print(f"llm-server {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """An OpenAI-compatible LLM inference server."""
+
+
+@cli.command()
+def serve(
+    model: Annotated[str | None, typer.Argument(help="A model's name, a source, or the path of a GGUF file.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A server.toml with the same options.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    served_model_name: Annotated[str | None, typer.Option(help="Name of the model for clients.")] = None,
+    styler: Annotated[str | None, typer.Option(help="Model family, where detection errs.")] = None,
+    chat_template: Annotated[Path | None, typer.Option(help="A Jinja file in place of the model's own.")] = None,
+    kv_cache_gib: Annotated[float | None, typer.Option(help="Memory for the KV cache, in GiB.")] = None,
+    max_batch_size: Annotated[int | None, typer.Option(help="Sequences that run at the same time.")] = None,
+    max_num_tokens: Annotated[int | None, typer.Option(help="Token budget of one step.")] = None,
+    max_waiting: Annotated[int | None, typer.Option(help="Sequences that may wait; more get a 429.")] = None,
+    max_sequence_length: Annotated[int | None, typer.Option(help="Lowers the model's context length.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, bf16 or f32.")] = None,
+    num_threads: Annotated[int | None, typer.Option(help="CPU threads of the model.")] = None,
+    max_body_mib: Annotated[int | None, typer.Option(help="Largest request body, in MiB.")] = None,
+    drain_timeout_s: Annotated[float | None, typer.Option(help="How long a stop waits for running answers.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+) -> None:
+    """Serve a model, fetching it first if need be."""
+    flags = {name: value for name, value in locals().items() if name != "config"}
+    from llm_server.serve import ServeError, serve_forever  # here: it imports FastAPI
+
+    try:
+        serve_forever(flags, config, console, errors)
+    except ServeError as exc:
+        raise CommandError(str(exc)) from exc
+
+
+@cli.command()
+def pull(
+    model: Annotated[str | None, typer.Argument(help="A model's name, a source, or the path of a GGUF file.")] = None,
+) -> None:
+    """Fetch a model and prepare it, without serving it."""
+    from llm_server.progress import shown_progress
+    from llm_server.pull import PullError
+    from llm_server.pull import pull as fetch
+    from llm_server.sources.catalog import DEFAULT_MODEL
+
+    try:
+        with shown_progress(errors) as progress:
+            folder = fetch(model or DEFAULT_MODEL, paths.home(), progress)
+    except PullError as exc:
+        raise CommandError(str(exc)) from exc
+    console.print(f"ready: {folder}", markup=False)
+
+
+@cli.command()
+def models() -> None:
+    """List the models known by name and those that are here."""
+    from rich.table import Table
+
+    from llm_server.inventory import list_models
+
+    table = Table("model", "state", "engine", "context", "source", box=None, pad_edge=False)
+    for row in list_models(paths.home()):
+        table.add_row(row.name, row.state, row.engine, row.context, row.source)
+    console.print(table)

@@ -1,0 +1,45 @@
+"""From a model's configuration to a model that is ready to be served."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import stylers
+from engines import load_executor
+from engines.folder import EngineFolder
+from engines.progress import Progress
+from llm_server.config import ModelConfig
+from llm_server.pull import pull
+from llm_server.registry import ServedModel
+from llm_server.tokenizer import Tokenizer
+from stylers.base import Styler
+
+
+def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progress: Progress) -> ServedModel:
+    """Fetch a model unless it is there, and load it. Blocking: about a second once it is there.
+
+    Raises PullError, EngineFolderError, TokenizerError, StylerError and OSError.
+    """
+    folder = EngineFolder.load(pull(config.model, home, progress))
+    styler = _styler(config, folder)
+    tokenizer = Tokenizer.load(folder.tokenizer_path, pool)
+    marks = (tokenizer.token_id(stop) for stop in styler.stop)
+    return ServedModel(
+        name=config.served_model_name or folder.path.name,
+        styler=styler,
+        tokenizer=tokenizer,
+        executor=load_executor(folder, config.engine),
+        end_token_ids=frozenset((*folder.description.end_token_ids, *(mark for mark in marks if mark is not None))),
+        hidden_token_ids=tokenizer.special_ids,
+        defaults=folder.generation_config(),
+        created=int(time.time()),
+    )
+
+
+def _styler(config: ModelConfig, folder: EngineFolder) -> Styler:
+    description = folder.description
+    template = config.chat_template.read_text(encoding="utf-8") if config.chat_template else folder.chat_template
+    name = config.styler or description.styler or stylers.detect(None, template, description.model_name)
+    return stylers.get(name).for_model(
+        chat_template=template, bos_token=description.bos_text or "", eos_token=description.eos_text
+    )

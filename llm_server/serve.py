@@ -1,0 +1,83 @@
+"""`llm-server serve`: settings, port, models, server; in this order, so that what fails fast fails first."""
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+
+from engines.folder import EngineFolderError
+from llm_server import __version__, paths
+from llm_server import log as logs
+from llm_server.app import create_app
+from llm_server.config import ConfigError, ModelConfig, load_settings
+from llm_server.lifecycle import Lifecycle
+from llm_server.loading import load_model
+from llm_server.progress import shown_progress
+from llm_server.pull import PullError
+from llm_server.registry import ModelRegistry, ServedModel
+from llm_server.server import Server, bind
+from llm_server.tokenizer import TokenizerError
+from stylers.errors import StylerError
+
+POOL_THREADS = 2
+ANY_ADDRESS = frozenset(("0.0.0.0", "::"))
+
+
+class ServeError(Exception):
+    """Why the server cannot start, in one line."""
+
+
+def serve_forever(flags: Mapping[str, object], file: Path | None, out: Console, progress: Console) -> None:
+    """Serve until a signal has been obeyed. Raises ServeError before anything is served."""
+    try:
+        settings = load_settings(flags, os.environ, file)
+        listener = bind(settings.server)
+        logs.configure(settings.server.log_level)
+        with ThreadPoolExecutor(POOL_THREADS, "llm-server-pool") as pool:
+            models = _load_models(settings.models, pool, progress)
+            lifecycle = Lifecycle()
+            app = create_app(settings.server, ModelRegistry(models), lifecycle)
+            server = Server(
+                app, settings.server, lifecycle, lambda: out.print(_summary(models, listener), markup=False)
+            )
+            server.run(sockets=[listener])
+    except (ConfigError, PullError, EngineFolderError, TokenizerError, StylerError) as exc:
+        raise ServeError(str(exc)) from exc
+
+
+def _load_models(configs: Sequence[ModelConfig], pool: ThreadPoolExecutor, console: Console) -> list[ServedModel]:
+    with shown_progress(console) as progress:
+        models = [load_model(config, paths.home(), pool, progress) for config in configs]
+    names = [model.name for model in models]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"two models have the same name: {', '.join(sorted(names))}")
+    return models
+
+
+def _summary(models: Sequence[ServedModel], listener: socket.socket) -> str:
+    """What a person wants to see once the server answers."""
+    url = _url(listener)
+    question = json.dumps({"model": models[0].name, "messages": [{"role": "user", "content": "Hello!"}]})
+    lines = [f"llm-server {__version__}"]
+    for model in models:
+        info = model.executor.info
+        lines += [
+            f"  model      {model.name} ({model.styler.name}, context {model.context_length} tokens)",
+            f"  engine     {info.engine}, {info.precision}, up to {info.max_batch_size} sequences at a time",
+            f"  KV cache   {info.num_blocks * info.block_size} tokens in {info.num_blocks} blocks",
+        ]
+    lines += [
+        f"  address    {url}/v1",
+        f"  try        curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{question}'",
+    ]
+    return "\n".join(lines)
+
+
+def _url(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    shown = "localhost" if host in ANY_ADDRESS else host
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
