@@ -1,37 +1,15 @@
 """Tiny random GGUF files: 2 layers of hidden size 64 with a real byte-level vocabulary, converted in half a second."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import gguf
 import numpy as np
-from gguf import GGMLQuantizationType, TokenType
+from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
-from tokenizers.pre_tokenizers import ByteLevel
 
-SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-MERGES = (
-    "Ġ t",
-    "Ġt h",
-    "Ġth e",
-    "h e",
-    "i n",
-    "e r",
-    "o n",
-    "Ġ a",
-    "a n",
-    "an d",
-    "n d",
-    "Ġa nd",
-    "l l",
-    "he ll",
-    "hell o",
-)
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
+from tests.tiny_vocabulary import TinyVocabulary, byte_pair_vocabulary
 
 RopeScaling = Literal["none", "linear", "factors", "yarn"]
 ROPE_FACTOR = 4.0  # of linear scaling; the factors of Llama 3.1 rise from 1 to this
@@ -52,14 +30,10 @@ class TinyModel:
     head_size: int = 16
     ffn_size: int = 128
     tied_head: bool = True
-    pre_tokenizer: str = "smollm"
     rope_freq_base: float = 10_000.0
     rope_scaling: RopeScaling = "none"
-
-
-def tiny_vocabulary() -> list[str]:
-    """List special tokens, the 256 bytes and the results of the merges, in the order of their ids."""
-    return [*SPECIAL_TOKENS, *sorted(ByteLevel.alphabet()), *(merge.replace(" ", "") for merge in MERGES)]
+    weight_scale: float = 1.0
+    vocabulary: TinyVocabulary = field(default_factory=byte_pair_vocabulary)
 
 
 def write_tiny_gguf(path: Path, model: TinyModel | None = None) -> Path:
@@ -67,7 +41,7 @@ def write_tiny_gguf(path: Path, model: TinyModel | None = None) -> Path:
     model = model or TinyModel()
     writer = gguf.GGUFWriter(path, model.architecture)
     _add_parameters(writer, model)
-    _add_vocabulary(writer, model)
+    model.vocabulary.write(writer)
     for name, weights in _random_weights(model).items():
         _add_weights(writer, name, weights, model.quantisation)
     writer.write_header_to_file()
@@ -95,33 +69,20 @@ def _add_parameters(writer: gguf.GGUFWriter, model: TinyModel) -> None:
         writer.add_value_length(model.head_size)
 
 
-def _add_vocabulary(writer: gguf.GGUFWriter, model: TinyModel) -> None:
-    tokens = tiny_vocabulary()
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(model.pre_tokenizer)
-    writer.add_token_list(tokens)
-    writer.add_token_types([TokenType.CONTROL if token in SPECIAL_TOKENS else TokenType.NORMAL for token in tokens])
-    writer.add_token_merges(list(MERGES))
-    writer.add_bos_token_id(tokens.index("<|im_start|>"))
-    writer.add_eos_token_id(tokens.index("<|im_end|>"))
-    writer.add_pad_token_id(tokens.index("<|im_end|>"))
-    writer.add_add_bos_token(False)
-    writer.add_chat_template(CHAT_TEMPLATE)
-
-
 def _random_weights(model: TinyModel) -> dict[str, NDArray[np.float32]]:
     rng = np.random.default_rng(model.seed)
 
     def matrix(rows: int, columns: int) -> NDArray[np.float32]:
-        return rng.normal(0, columns**-0.5, (rows, columns)).astype(np.float32)
+        return rng.normal(0, model.weight_scale * columns**-0.5, (rows, columns)).astype(np.float32)
 
     def vector(size: int, mean: float) -> NDArray[np.float32]:
         return rng.normal(mean, 0.2, size).astype(np.float32)
 
+    vocab_size = len(model.vocabulary.tokens)
     hidden, heads, kv_heads = model.hidden_size, model.num_heads * model.head_size, model.num_kv_heads * model.head_size
-    weights = {"token_embd.weight": matrix(len(tiny_vocabulary()), hidden), "output_norm.weight": vector(hidden, 1)}
+    weights = {"token_embd.weight": matrix(vocab_size, hidden), "output_norm.weight": vector(hidden, 1)}
     if not model.tied_head:
-        weights["output.weight"] = matrix(len(tiny_vocabulary()), hidden)
+        weights["output.weight"] = matrix(vocab_size, hidden)
     if model.rope_scaling == "factors":
         weights["rope_freqs.weight"] = np.linspace(1, ROPE_FACTOR, model.head_size // 2, dtype=np.float32)
     for layer in range(model.num_layers):

@@ -6,6 +6,7 @@ back, and a crash in it is one error here.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -82,12 +83,26 @@ def build_engine(
 
 def _write_ir(model: GgufModel, target: Path, progress: Progress) -> None:
     with tempfile.TemporaryDirectory(prefix=".convert-", dir=target) as scratch:
+        _refuse_full_disk(model, Path(scratch))
         exact = Path(scratch) / "model.gguf"
         write_f16(model, exact, progress)
-        progress(Phase.CONVERT, 0, 1)
+        progress(Phase.CONVERT, 0, 2)
         _export(exact)
-        restore_vectors(exact.with_name(IR_FILE), target / IR_FILE, model)
-        progress(Phase.CONVERT, 1, 1)
+        exact.unlink()  # makes room for the graph
+        progress(Phase.CONVERT, 1, 2)
+        try:
+            restore_vectors(exact.with_name(IR_FILE), target / IR_FILE, model)
+        except RuntimeError as exc:  # whatever openvino meets while it reads and writes
+            raise BuildError(f"openvino could not copy the graph: {exc}") from exc
+        progress(Phase.CONVERT, 2, 2)
+
+
+def _refuse_full_disk(model: GgufModel, scratch: Path) -> None:
+    needed_bytes = 2 * model.f16_bytes()  # two copies of the weights lie side by side at any time
+    free_bytes = shutil.disk_usage(scratch).free
+    if free_bytes < needed_bytes:
+        needed, free = (f"{count / 2**20:.0f} MiB" for count in (needed_bytes, free_bytes))
+        raise BuildError(f"the conversion takes {needed} of disk in {scratch.parent}, of which only {free} are free")
 
 
 def _export(exact: Path) -> None:

