@@ -25,7 +25,6 @@ REQUIRED_FILES: Mapping[str, tuple[str, ...]] = {
     "openvino": ("openvino_model.xml", "openvino_model.bin", TOKENIZER_FILE, GENERATION_CONFIG_FILE),
 }
 _ALWAYS_HASHED_BYTES = 16 * 2**20  # hashing this much takes about 10 ms
-_SCRATCH_SUFFIX = ".partial"
 
 
 class EngineFolderError(Exception):
@@ -134,7 +133,7 @@ def scratch_folder(final: Path) -> Iterator[Path]:
     A process killed in between leaves the sibling behind; `remove_stale_folders` deletes it.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=_SCRATCH_SUFFIX, dir=final.parent))
+    scratch = Path(tempfile.mkdtemp(prefix=_scratch_prefix(final), suffix=".partial", dir=final.parent))
     try:
         yield scratch
     finally:
@@ -152,8 +151,13 @@ def staged_folder(final: Path) -> Iterator[Path]:
 
 def remove_stale_folders(final: Path) -> None:
     """Delete what killed builds of `final` left behind. The caller holds the lock that builders of `final` take."""
-    for stale in final.parent.glob(f".{final.name}.*{_SCRATCH_SUFFIX}"):
-        shutil.rmtree(stale, ignore_errors=True)
+    for stale in final.parent.iterdir():
+        if stale.name.startswith(_scratch_prefix(final)):
+            shutil.rmtree(stale, ignore_errors=True)
+
+
+def _scratch_prefix(final: Path) -> str:
+    return f".{final.name}~"  # not a dot: one engine's name may be another's with a dot and more behind it
 
 
 def _move_into_place(staging: Path, final: Path) -> None:

@@ -1,5 +1,6 @@
 """Tiny random GGUF files: 2 layers of hidden size 64 with a real byte-level vocabulary, converted in half a second."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -33,6 +34,7 @@ class TinyModel:
     rope_freq_base: float = 10_000.0
     rope_scaling: RopeScaling = "none"
     weight_scale: float = 1.0
+    sampling: Mapping[str, float] = field(default_factory=dict)
     vocabulary: TinyVocabulary = field(default_factory=byte_pair_vocabulary)
 
 
@@ -64,6 +66,9 @@ def _add_parameters(writer: gguf.GGUFWriter, model: TinyModel) -> None:
     if model.rope_scaling in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(model.rope_scaling))
         writer.add_rope_scaling_factor(ROPE_FACTOR)
+    for name, value in model.sampling.items():
+        add = writer.add_int32 if isinstance(value, int) else writer.add_float32
+        add(f"general.sampling.{name}", value)
     if model.architecture == "qwen3":
         writer.add_key_length(model.head_size)
         writer.add_value_length(model.head_size)
@@ -107,4 +112,9 @@ def _random_weights(model: TinyModel) -> dict[str, NDArray[np.float32]]:
 
 def _add_weights(writer: gguf.GGUFWriter, name: str, weights: NDArray[np.float32], quantisation: str) -> None:
     stored_as = GGMLQuantizationType[quantisation.upper() if weights.ndim == 2 else "F32"]
-    writer.add_tensor(name, gguf.quantize(weights, stored_as), raw_dtype=stored_as)
+    try:
+        stored = gguf.quantize(weights, stored_as)
+    except NotImplementedError:  # gguf reads the type only; any bytes below 0x38 are blocks with scales below 1
+        stored_shape = gguf.quant_shape_to_byte_shape(weights.shape, stored_as)
+        stored = np.random.default_rng(len(name)).integers(0, 0x38, stored_shape, dtype=np.uint8)
+    writer.add_tensor(name, stored, raw_dtype=stored_as)

@@ -154,9 +154,13 @@ def _starts_with_bos(model: GgufModel) -> bool:
     return model.flag("tokenizer.ggml.add_bos_token", default=usual)
 
 
-def _sampling_defaults(model: GgufModel) -> dict[str, float]:
+def _sampling_defaults(model: GgufModel) -> dict[str, float | int]:
     values = {name: model.number(f"general.sampling.{key}") for key, name in _SAMPLING_KEYS.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    # the file has them in float32: 0.9 would otherwise come out as 0.8999999761581421
+    defaults: dict[str, float | int] = {name: round(value, 6) for name, value in values.items() if value is not None}
+    if "top_k" in defaults:
+        defaults["top_k"] = int(defaults["top_k"])
+    return defaults
 
 
 def _package_versions() -> dict[str, str]:

@@ -5,7 +5,6 @@ scaling, experts), so everything outside the list is refused here. Source of the
 tensor names of `gguf.constants`.
 """
 
-import re
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,16 +17,22 @@ from numpy.typing import NDArray
 
 from engines.progress import Phase, Progress, silent
 
-_LLAMA_TENSORS = (
-    r"token_embd\.weight|output_norm\.weight|output\.weight|blk\.\d+\.(?:attn_norm|ffn_norm|"
-    r"attn_q|attn_k|attn_v|attn_output|ffn_gate|ffn_up|ffn_down)\.weight"
-)
 _ROPE_FACTORS = "rope_freqs.weight"
-# architecture -> the tensors of its network; a tensor outside would be left out of the graph, and the numbers be wrong
-_TENSOR_NAMES: Mapping[str, re.Pattern[str]] = {
-    "llama": re.compile(_LLAMA_TENSORS + r"|rope_freqs\.weight"),
-    "qwen2": re.compile(_LLAMA_TENSORS + r"|blk\.\d+\.attn_[qkv]\.bias"),
-    "qwen3": re.compile(_LLAMA_TENSORS + r"|blk\.\d+\.attn_[qk]_norm\.weight"),
+_FIXED_TENSORS = ("token_embd.weight", "output_norm.weight")
+_BLOCK_TENSORS = tuple(
+    f"{part}.weight"
+    for part in ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
+)
+# architecture -> the tensors of each block, beside those all have
+_MORE_BLOCK_TENSORS: Mapping[str, tuple[str, ...]] = {
+    "llama": (),
+    "qwen2": ("attn_q.bias", "attn_k.bias", "attn_v.bias"),
+    "qwen3": ("attn_q_norm.weight", "attn_k_norm.weight"),
+}
+_OPTIONAL_TENSORS: Mapping[str, tuple[str, ...]] = {
+    "llama": ("output.weight", _ROPE_FACTORS),
+    "qwen2": ("output.weight",),
+    "qwen3": ("output.weight",),
 }
 
 
@@ -124,10 +129,7 @@ class GgufModel:
         return {tensor.name: dequantise(tensor) for tensor in self.weights() if len(tensor.shape) == 1}
 
     def _tensor(self, name: str) -> gguf.ReaderTensor:
-        found = next((tensor for tensor in self.reader.tensors if tensor.name == name), None)
-        if found is None:
-            raise GgufError(f"{self.path} lacks the tensor {name}")
-        return found
+        return next(tensor for tensor in self.reader.tensors if tensor.name == name)
 
 
 def write_f16(model: GgufModel, target: Path, progress: Progress = silent) -> None:
@@ -196,16 +198,27 @@ def _add_stand_in_vocabulary(writer: gguf.GGUFWriter) -> None:
 
 
 def _refuse_unknown(model: GgufModel) -> None:
-    names = _TENSOR_NAMES.get(model.architecture)
-    if names is None:
-        known = ", ".join(_TENSOR_NAMES)
+    if model.architecture not in _MORE_BLOCK_TENSORS:
+        known = ", ".join(_MORE_BLOCK_TENSORS)
         raise GgufError(f"{model.path} has the architecture {model.architecture!r}; known architectures: {known}")
     if (model.integer("split.count") or 1) > 1:
         raise GgufError(f"{model.path} is one part of a split GGUF; merge the parts first")
-    unknown = [tensor.name for tensor in model.reader.tensors if not names.fullmatch(tensor.name)]
-    if unknown:
-        raise GgufError(f"{model.path} has tensors that the {model.architecture} graph does not use: {unknown[:3]}")
+    _refuse_other_tensors(model)
     _refuse_other_rope(model)
+
+
+def _refuse_other_tensors(model: GgufModel) -> None:
+    """Refuse a missing tensor, and one more than the graph uses: it would be left out and the numbers be wrong."""
+    per_block = (*_BLOCK_TENSORS, *_MORE_BLOCK_TENSORS[model.architecture])
+    blocks = range(model.parameter("block_count"))
+    needed = {*_FIXED_TENSORS, *(f"blk.{block}.{name}" for block in blocks for name in per_block)}
+    present = {tensor.name for tensor in model.reader.tensors}
+    if missing := sorted(needed - present):
+        raise GgufError(f"{model.path} lacks the tensors {', '.join(missing[:3])}")
+    if unknown := sorted(present - needed - {*_OPTIONAL_TENSORS[model.architecture]}):
+        raise GgufError(
+            f"{model.path} has tensors the {model.architecture} graph does not use: {', '.join(unknown[:3])}"
+        )
 
 
 def _refuse_other_rope(model: GgufModel) -> None:

@@ -7,10 +7,14 @@ import numpy as np
 import openvino as ov
 import pytest
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
+from engines.folder import EngineFolder
+from engines.openvino.builder import BuildError
 from tests.engine_fixtures import build_tiny_engine
 from tests.numpy_network import NumpyNetwork
 from tests.tiny_gguf import RopeScaling, TinyModel
+from tests.tiny_vocabulary import CHAT_TEMPLATE, byte_pair_vocabulary, sentence_piece_vocabulary
 
 REFERENCE = Path(__file__).parents[2] / "data" / "smollm2_logprobs.json"
 TOKEN_IDS = [1, 40, 77, 105, 3, 200, 258, 260, 12, 12, 90, 2, 64, 131, 99, 5]
@@ -81,6 +85,46 @@ def test_default_model_is_faithful_to_transformers_in_float32(default_engine: Pa
             assert rows.argmax(axis=-1).tolist() == answer
             distances += _logprob_distances(rows, case["steps"])
     assert np.mean(distances) <= 0.003
+
+
+def test_engine_folder_states_the_facts_of_the_file(tiny_engine: Path) -> None:
+    folder = EngineFolder.load(tiny_engine, verify=True)
+    facts = folder.description
+    assert (facts.engine, facts.model_name, facts.architecture, facts.precision) == (
+        "openvino",
+        "Tiny llama",
+        "llama",
+        "f16",
+    )
+    assert (facts.vocab_size, facts.max_sequence_length) == (len(byte_pair_vocabulary().tokens), 512)
+    assert (facts.end_token_ids, facts.eos_text) == ((2, 0), "<|im_end|>")
+    assert (facts.bos_token_id, facts.bos_text, facts.prompt_starts_with_bos) == (1, "<|im_start|>", False)
+    assert facts.versions.keys() == {"openvino", "openvino-genai", "gguf", "tokenizers"}
+    assert folder.chat_template == CHAT_TEMPLATE
+    assert folder.generation_config() == {}
+    assert {file.name for file in tiny_engine.iterdir()} == {*folder.files, "engine.json"}
+
+
+def test_sampling_defaults_come_along(tmp_path: Path) -> None:
+    engine = build_tiny_engine(tmp_path, TinyModel(sampling={"temp": 0.7, "top_k": 20, "penalty_repeat": 1.25}))
+    text = (engine / "generation_config.json").read_text(encoding="utf-8")
+    assert json.loads(text) == EngineFolder.load(engine).generation_config()
+    assert text.split() == ["{", '"temperature":', "0.7,", '"top_k":', "20,", '"repetition_penalty":', "1.25", "}"]
+
+
+def test_sentence_piece_model_becomes_an_engine(tmp_path: Path) -> None:
+    engine = build_tiny_engine(tmp_path, TinyModel(vocabulary=sentence_piece_vocabulary()))
+    tokenizer = Tokenizer.from_file(str(EngineFolder.load(engine).tokenizer_path))
+    token_ids = tokenizer.encode("<|im_start|>the hello é").ids
+    expected = NumpyNetwork(tmp_path / "tiny.gguf").logits(token_ids)
+    np.testing.assert_allclose(StatefulModel(engine).logits(token_ids), expected, atol=1e-4, rtol=0)
+
+
+def test_failed_conversion_is_one_error_and_leaves_nothing(tmp_path: Path) -> None:
+    heads_do_not_fit = TinyModel(num_heads=3, num_kv_heads=2)
+    with pytest.raises(BuildError, match="openvino-genai could not convert the model"):
+        build_tiny_engine(tmp_path, heads_do_not_fit)
+    assert list((tmp_path / "engine").iterdir()) == []
 
 
 def _logprob_distances(logits: NDArray[np.float32], steps: list[dict[str, list[tuple[int, float]]]]) -> list[float]:

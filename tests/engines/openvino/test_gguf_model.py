@@ -9,10 +9,16 @@ import pytest
 from engines.openvino.gguf_model import GgufError, GgufModel, write_f16
 from tests.tiny_gguf import TinyModel, write_tiny_gguf
 
+FLOATS = ["f32", "f16", "bf16"]
+BLOCKS_OF_32 = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4"]
+K_BLOCKS = ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "tq1_0", "tq2_0"]
+I_BLOCKS = ["iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq4_xs"]
 
-@pytest.mark.parametrize("quantisation", ["f32", "bf16", "q4_0", "q5_0", "q8_0", "mxfp4"])
+
+@pytest.mark.parametrize("quantisation", [*FLOATS, *BLOCKS_OF_32, *K_BLOCKS, *I_BLOCKS])
 def test_f16_copy_holds_the_dequantised_weights(quantisation: str, tmp_path: Path) -> None:
-    source = write_tiny_gguf(tmp_path / "tiny.gguf", TinyModel(quantisation=quantisation))
+    shape = TinyModel(quantisation=quantisation, num_layers=1, hidden_size=256, head_size=64, ffn_size=256)
+    source = write_tiny_gguf(tmp_path / "tiny.gguf", shape)
     steps: list[tuple[int, int | None]] = []
     write_f16(GgufModel.open(source), tmp_path / "f16.gguf", lambda phase, done, total: steps.append((done, total)))
     copies = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "f16.gguf").tensors}
@@ -29,11 +35,21 @@ def test_unknown_architecture_is_refused_with_the_known_ones(tmp_path: Path) -> 
         GgufModel.open(path)
 
 
-def test_weights_outside_the_graph_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("renamed", "message"),
+    [
+        ((b"qwen2", b"llama"), r"tensors the llama graph does not use: blk\.0\.attn_k\.bias, blk\.0\.attn_q\.bias"),
+        ((b"qwen2", b"qwen3"), r"lacks the tensors blk\.0\.attn_k_norm\.weight, blk\.0\.attn_q_norm\.weight"),
+        ((b"blk.1.ffn_up.weight", b"blk.1.ffn_xx.weight"), r"lacks the tensors blk\.1\.ffn_up\.weight"),
+        ((b"qwen2.block_count", b"qwen2.block_XXXXX"), r"lacks qwen2\.block_count"),
+    ],
+)
+def test_other_tensors_than_the_graph_uses_are_refused(
+    renamed: tuple[bytes, bytes], message: str, tmp_path: Path
+) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf", TinyModel("qwen2"))
-    renamed = path.read_bytes().replace(b"qwen2", b"llama")
-    path.write_bytes(renamed)
-    with pytest.raises(GgufError, match=r"the llama graph does not use: \['blk\.0\.attn_q\.bias'"):
+    path.write_bytes(path.read_bytes().replace(*renamed))
+    with pytest.raises(GgufError, match=message):
         GgufModel.open(path)
 
 
