@@ -5,6 +5,9 @@ inputs: `input_ids` or `inputs_embeds` [tokens, ...], `position_ids` [tokens], `
 `subsequence_begins` [seqs + 1], `block_indices`, `block_indices_begins` [seqs + 1], `max_context_len` [], and per
 layer `key_cache.N`, `value_cache.N` [blocks, kv_heads, block_size, head_dim]. A gather put before the LM head computes
 logits only for the rows that are sampled.
+
+A step of one token in all would be computed by matrix-vector kernels, whose bf16 results differ from those of every
+larger step. Such a step gets a second, meaningless sequence, so that a sequence alone equals itself in any batch.
 """
 
 from dataclasses import dataclass
@@ -46,8 +49,9 @@ class ModelRunner:
         self.precision: str = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.vocab_size: int = compiled.outputs[0].partial_shape[-1].get_length()
         self.num_blocks = int(config.kv_cache_gib * 2**30) // self.layout.bytes_per_block
+        self._padding_block = self.num_blocks  # one more than the pool knows of
         for port in self._cache_ports:
-            shape = [self.num_blocks, *_inner_shape(port)]
+            shape = [self.num_blocks + 1, *_inner_shape(port)]
             self._request.set_tensor(port.any_name, ov.Tensor(port.element_type, ov.Shape(shape)))
 
     def forward(self, batch: ScheduledBatch) -> NDArray[np.float32]:
@@ -72,6 +76,13 @@ class ModelRunner:
             block_begins.append(len(blocks))
             rows += range(len(token_ids) - item.num_rows, len(token_ids))
             max_context = max(max_context, end)
+        if len(token_ids) == 1:
+            token_ids.append(0)
+            positions.append(0)
+            past_lens.append(0)
+            begins.append(2)
+            blocks.append(self._padding_block)
+            block_begins.append(len(blocks))
         self._set("input_ids", token_ids, np.int64)
         self._set("position_ids", positions, np.int64)
         self._set("past_lens", past_lens, np.int32)
