@@ -3,15 +3,29 @@
 import logging
 import time
 from collections import deque
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engines.contract import ExecutorStats, TokenOutput
 from engines.errors import EngineError, StepFailedError
-from engines.openvino.runner import ModelRunner
 from engines.openvino.sampler import Sampler
 from engines.openvino.scheduler import Scheduler
 from engines.openvino.sequence import ScheduledBatch, Sequence
 
 log = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """What the core needs of a model."""
+
+    vocab_size: int
+
+    def forward(self, batch: ScheduledBatch) -> NDArray[np.float32]:
+        """Run one step and return logits [num_rows, vocab_size]."""
+        ...
+
 
 Outcome = tuple[str, TokenOutput | EngineError]
 """A sequence's id and what a step gave it."""
@@ -23,7 +37,7 @@ RATE_WINDOW_S = 5.0
 class EngineCore:
     """Runs steps. Owned by one thread."""
 
-    def __init__(self, runner: ModelRunner, scheduler: Scheduler) -> None:
+    def __init__(self, runner: Runner, scheduler: Scheduler) -> None:
         self.runner = runner
         self.scheduler = scheduler
         self.sampler = Sampler(runner.vocab_size)

@@ -1,0 +1,119 @@
+"""What the engine thread does when the model throws, the thread dies, or nobody reads."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engines.contract import ExecutorInfo, FinishReason, GenerationRequest, SamplingParams, TokenLogprob, TokenOutput
+from engines.errors import EngineDeadError, StepFailedError
+from engines.openvino.blocks import BlockPool
+from engines.openvino.core import EngineCore
+from engines.openvino.executor import OpenVINOExecutor, merge
+from engines.openvino.scheduler import Scheduler
+from engines.openvino.sequence import ScheduledBatch
+
+POISON = 13
+INFO = ExecutorInfo("openvino", "f32", 50, 200, max_batch_size=4, max_waiting=8, block_size=4, num_blocks=40)
+
+Story = Callable[[OpenVINOExecutor], Awaitable[None]]
+
+
+class CountingRunner:
+    """A model whose next token is the last one plus one; throws when it meets POISON in a prompt."""
+
+    vocab_size = INFO.vocab_size
+
+    def forward(self, batch: ScheduledBatch) -> NDArray[np.float32]:
+        last = [item.seq.token_ids[-1] for item in batch.items]
+        if any(item.seq.token_ids[0] == POISON for item in batch.items):
+            raise RuntimeError("poisoned")
+        logits = np.zeros((len(batch.sampled), self.vocab_size), np.float32)
+        logits[np.arange(len(last)), (np.array(last) + 1) % self.vocab_size] = 1.0
+        return logits
+
+
+def run(story: Story, scheduler: Scheduler | None = None) -> OpenVINOExecutor:
+    scheduler = scheduler or Scheduler(BlockPool(INFO.num_blocks), INFO.block_size, INFO.max_batch_size, 100)
+    executor = OpenVINOExecutor(EngineCore(CountingRunner(), scheduler), INFO)
+
+    async def live() -> None:
+        await executor.start()
+        try:
+            await story(executor)
+        finally:
+            await executor.shutdown()
+
+    asyncio.run(live())
+    return executor
+
+
+def request(name: str, first: int = 1, max_tokens: int = 5) -> GenerationRequest:
+    return GenerationRequest(name, (first, 1, 2), SamplingParams(temperature=0.0), max_tokens)
+
+
+async def tokens(executor: OpenVINOExecutor, wanted: GenerationRequest) -> list[int]:
+    return [token_id for output in [o async for o in executor.submit(wanted)] for token_id in output.token_ids]
+
+
+def test_a_step_that_throws_fails_its_own_sequences_and_the_engine_goes_on() -> None:
+    async def story(executor: OpenVINOExecutor) -> None:
+        with pytest.raises(StepFailedError):
+            await tokens(executor, request("bad", POISON))
+        assert executor.is_alive
+        assert await tokens(executor, request("good")) == [3, 4, 5, 6, 7]
+
+    executor = run(story)
+    assert executor.stats().num_blocks_used == 0
+
+
+def test_a_dead_thread_fails_everybody_at_once() -> None:
+    class BrokenScheduler(Scheduler):
+        def schedule(self) -> ScheduledBatch | None:
+            if any(seq.seq_id == "fatal" for seq in self.waiting):
+                raise KeyError("a bug in the bookkeeping")
+            return super().schedule()
+
+    async def story(executor: OpenVINOExecutor) -> None:
+        bystander = executor.submit(request("bystander", max_tokens=100))
+        await anext(bystander)
+        with pytest.raises(EngineDeadError):
+            await tokens(executor, request("fatal"))
+        with pytest.raises(EngineDeadError):
+            [output async for output in bystander]
+        assert not executor.is_alive
+        with pytest.raises(EngineDeadError):
+            executor.submit(request("late"))
+
+    run(story, BrokenScheduler(BlockPool(INFO.num_blocks), INFO.block_size, INFO.max_batch_size, 100))
+
+
+def test_a_reader_that_lags_gets_everything_in_one_output() -> None:
+    async def story(executor: OpenVINOExecutor) -> None:
+        lagging = executor.submit(request("lagging", max_tokens=30))
+        await tokens(executor, request("other", max_tokens=60))
+        output = await anext(lagging)
+        assert output.token_ids == tuple((3 + index) % INFO.vocab_size for index in range(30))
+        assert output.finish_reason == FinishReason.LENGTH
+        assert output.num_cached_tokens == 0
+        with pytest.raises(StopAsyncIteration):
+            await anext(lagging)
+
+    run(story)
+
+
+def test_merged_outputs_keep_what_only_the_first_or_the_last_has() -> None:
+    first = TokenOutput((1,), logprobs=(TokenLogprob(1, -0.5),), num_cached_tokens=4, prompt_logprobs=())
+    last = TokenOutput((2, 3), FinishReason.STOP, logprobs=(TokenLogprob(2, -1.0), TokenLogprob(3, -2.0)))
+    assert merge(first, last) == TokenOutput(
+        (1, 2, 3), FinishReason.STOP, first.logprobs + last.logprobs, num_cached_tokens=4, prompt_logprobs=()
+    )
+
+
+def test_an_executor_that_was_not_started_is_not_alive_and_refuses() -> None:
+    executor = OpenVINOExecutor(EngineCore(CountingRunner(), Scheduler(BlockPool(4), INFO.block_size, 1, 20)), INFO)
+    assert not executor.is_alive
+    with pytest.raises(EngineDeadError, match="not been started"):
+        executor.submit(request("early"))
