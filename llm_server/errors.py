@@ -92,6 +92,7 @@ KINDS: Mapping[str, Kind] = {
     "model_not_found": Kind(404, INVALID),
     "request_too_large": Kind(413, INVALID),
     "overloaded": Kind(429, "rate_limit_error"),
+    "engine_error": Kind(500, SERVER),
     "step_failed": Kind(500, SERVER),
     "engine_dead": Kind(503, SERVER),
     "draining": Kind(503, SERVER),
@@ -99,11 +100,7 @@ KINDS: Mapping[str, Kind] = {
 """Every stable code with its status and OpenAI type."""
 
 INTERNAL_MESSAGE = "The server failed while handling the request. Its log has the details."
-PARAM_OF_FIELD: Mapping[str, str] = {
-    "bad_token_sequences": "bad_words",
-    "prompt_token_ids": "messages",
-    "guide": "response_format",
-}
+PARAM_OF_FIELD: Mapping[str, str] = {"bad_token_sequences": "bad_words"}
 """Fields of the engines' contract by the name that the client knows them by."""
 
 

@@ -30,6 +30,7 @@ class RequestRecord:
     path: str
     started_s: float = field(default_factory=time.perf_counter)
     status: int = 0
+    answer_id: str | None = None
     model: str | None = None
     ttft_s: float | None = None
     prompt_tokens: int | None = None
@@ -45,7 +46,8 @@ class RequestRecord:
         elapsed_s = time.perf_counter() - self.started_s
         parts = [f"{self.method} {self.path} {self.status} {elapsed_s:.3f}s id={self.request_id}"]
         if self.model is not None:
-            parts.append(f"model={self.model} prompt={self.prompt_tokens} completion={self.completion_tokens}")
+            parts.append(f"answer={self.answer_id} model={self.model}")
+            parts.append(f"prompt={self.prompt_tokens} completion={self.completion_tokens}")
         if self.ttft_s is not None:
             parts.append(f"ttft={self.ttft_s:.3f}s")
         if self.finish is not None:
@@ -80,7 +82,7 @@ class RequestMiddleware:
             await self._answer(scope, receive, send_with_id, record)
         finally:
             self._lifecycle.leave()
-            log.info("%s", record.line())
+            log.log(logging.DEBUG if record.path in ALWAYS_ANSWERED else logging.INFO, "%s", record.line())
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
         try:

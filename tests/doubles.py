@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from engines.contract import (
@@ -26,7 +27,7 @@ CHAT_TEMPLATE = (
 )
 
 
-def byte_tokenizer() -> Tokenizer:
+def byte_tokenizer(pool: ThreadPoolExecutor | None = None) -> Tokenizer:
     """A byte-level tokenizer whose ids 0 to 255 are the bytes, followed by SPECIAL_TOKENS."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -39,7 +40,7 @@ def byte_tokenizer() -> Tokenizer:
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     model = {"type": "BPE", "vocab": {alphabet[byte]: byte for byte in range(256)}, "merges": []}
     source = {"added_tokens": added, "pre_tokenizer": byte_level, "decoder": byte_level, "model": model}
-    return Tokenizer(json.dumps({"version": "1.0", **source}))
+    return Tokenizer(json.dumps({"version": "1.0", **source}), pool)
 
 
 INFO = ExecutorInfo(
@@ -79,6 +80,7 @@ class ScriptedExecutor:
     cancelled: list[str] = field(default_factory=list)
     live: set[str] = field(default_factory=set)
     guides: list[Guide] = field(default_factory=list)
+    on_cancel: Callable[[str], None] = lambda seq_id: None
     is_alive: bool = False
 
     async def start(self) -> None:
@@ -135,6 +137,7 @@ class ScriptedExecutor:
         if seq_id in self.live:
             self.live.discard(seq_id)
             self.cancelled.append(seq_id)
+            self.on_cancel(seq_id)
             self._changed.set()
 
     async def compile(self, guide: Guide) -> None:

@@ -1,5 +1,6 @@
 """Reading a JSON body, strictly: within the limit, in UTF-8, without NaN, Infinity or half a surrogate pair."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from fastapi import Request
@@ -35,6 +36,25 @@ async def _read_limited(request: Request, max_bytes: int) -> bytes:
             raise _too_large(max_bytes)
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+def body_schema(model: type[BaseModel]) -> dict[str, object]:
+    """Return the part of an OpenAPI operation that describes a body read by `read_json`."""
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+    content = {"application/json": {"schema": _inlined(schema, definitions)}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _inlined(node: object, definitions: Mapping[str, object]) -> object:
+    """A schema with its references replaced by what they refer to: OpenAPI looks for them elsewhere."""
+    if isinstance(node, list):
+        return [_inlined(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _inlined(definitions[node["$ref"].removeprefix("#/$defs/")], definitions)
+    return {key: _inlined(value, definitions) for key, value in node.items()}
 
 
 def _too_large(max_bytes: int) -> BodyTooLargeError:

@@ -1,5 +1,6 @@
 """POST /v1/chat/completions."""
 
+import uuid
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Request
@@ -10,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from llm_server.errors import render_error
 from llm_server.middleware import RequestRecord
 from llm_server.protocol.chat import ChatCompletionRequest
-from llm_server.routers.body import read_json
+from llm_server.routers.body import body_schema, read_json
 from llm_server.routers.chunks import DONE, ChunkWriter, error_event, to_json
 from llm_server.routers.completion import ChoiceCollector, completion_json, prompt_logprobs_json
 from llm_server.routers.hang_up import until_hang_up
@@ -20,11 +21,11 @@ from llm_server.services.chat import ChatAnswer
 router = APIRouter()
 
 
-@router.post("/v1/chat/completions", response_model=None)
+@router.post("/v1/chat/completions", response_model=None, openapi_extra=body_schema(ChatCompletionRequest))
 async def create_chat_completion(request: Request, server: ServerDep, record: RecordDep) -> Response:
     """Answer a chat, whole or as a stream of events. Errors are rendered in llm_server/errors.py."""
     body = await read_json(request, ChatCompletionRequest, server.config.max_body_bytes)
-    answer_id = f"chatcmpl-{record.request_id}"
+    answer_id = record.answer_id = f"chatcmpl-{uuid.uuid4().hex}"  # not the request's id: a client may send one twice
     answer = await until_hang_up(request, server.chat.open(body, answer_id))
     record.mark_first_token()
     if body.stream:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Self
 
 from engines.contract import GenerationRequest, Guide, TokenOutput
-from engines.errors import ContextLengthError, EngineError
-from llm_server.errors import UnsupportedParameterError
+from engines.errors import ContextLengthError, EngineError, InvalidRequestError
+from llm_server.errors import InvalidBodyError, UnsupportedParameterError
 from llm_server.protocol.chat import ChatCompletionRequest
 from llm_server.registry import ModelRegistry, ServedModel
 from llm_server.services.answer import ChoiceReader, ChoiceUpdate
@@ -26,7 +26,7 @@ class ChatService:
     def __init__(self, registry: ModelRegistry) -> None:
         self._registry = registry
 
-    async def open(self, body: ChatCompletionRequest, request_id: str) -> "ChatAnswer":
+    async def open(self, body: ChatCompletionRequest, answer_id: str) -> "ChatAnswer":
         """Queue a chat and wait for its first output, so that whatever is refused is refused before any byte goes out.
 
         Raises RequestError, StylerError or EngineError. Close the answer, read or not.
@@ -37,9 +37,9 @@ class ChatService:
         guide = body.guide()
         prompt = model.styler.build_prompt(chat)
         prompt_token_ids = await encode_prompt(prompt, model.tokenizer)
-        request = _generation_request(body, model, prompt, prompt_token_ids, guide, request_id)
+        request = _generation_request(body, model, prompt, prompt_token_ids, guide, answer_id)
         if guide is not None:
-            await model.executor.compile(guide)
+            await _compile(guide, body, model)
         answer = ChatAnswer(model, _readers(body, model, chat, prompt, fan_out(request, body.n or 1)))
         try:
             await answer.start()
@@ -114,15 +114,22 @@ class ChatAnswer:
 
 def fan_out(request: GenerationRequest, num_choices: int) -> list[GenerationRequest]:
     """Return one request per choice: each has an id and a seed of its own, and nothing else differs."""
-    sampling, request_id = request.sampling, request.seq_id
+    sampling, answer_id = request.sampling, request.seq_id
     return [
         replace(
             request,
-            seq_id=f"{request_id}-{index}",
+            seq_id=f"{answer_id}-{index}",
             sampling=sampling if sampling.seed is None else replace(sampling, seed=(sampling.seed + index) % 2**64),
         )
         for index in range(num_choices)
     ]
+
+
+async def _compile(guide: Guide, body: ChatCompletionRequest, model: ServedModel) -> None:
+    try:
+        await model.executor.compile(guide)
+    except InvalidRequestError as exc:  # the engine does not know which field the guide came from
+        raise InvalidBodyError(exc.message, body.guide_param, code=exc.code) from exc
 
 
 def _refuse_unsupported(body: ChatCompletionRequest, chat: Chat, model: ServedModel) -> None:
@@ -143,7 +150,7 @@ def _generation_request(
     prompt: Prompt,
     prompt_token_ids: Sequence[int],
     guide: Guide | None,
-    request_id: str,
+    answer_id: str,
 ) -> GenerationRequest:
     sampling = body.sampling_params(
         model.defaults,
@@ -151,7 +158,7 @@ def _generation_request(
         bad_token_sequences=encode_words(body.bad_words or (), model.tokenizer),
     )
     return GenerationRequest(
-        seq_id=request_id,
+        seq_id=answer_id,
         prompt_token_ids=tuple(prompt_token_ids),
         sampling=sampling,
         max_tokens=_max_tokens(body, model, len(prompt_token_ids)),
@@ -165,14 +172,15 @@ def _generation_request(
 def _stop_token_ids(body: ChatCompletionRequest, model: ServedModel, prompt: Prompt) -> frozenset[int]:
     """End tokens, unless they are ignored, and the request's own; a stop string that is one token stops as that."""
     ends = frozenset() if body.ignore_eos else model.end_token_ids
-    marks = _stop_strings(body, prompt)
+    marks = [*(body.stop or ()), *(() if body.ignore_eos else prompt.stop)]
     marked = (token_id for mark in marks if (token_id := model.tokenizer.token_id(mark)) is not None)
     return ends.union(body.stop_token_ids or (), marked)
 
 
-def _stop_strings(body: ChatCompletionRequest, prompt: Prompt) -> list[str]:
-    own = body.stop or []
-    return own if body.ignore_eos else [*own, *prompt.stop]
+def _stop_strings(body: ChatCompletionRequest, model: ServedModel, prompt: Prompt) -> list[str]:
+    """The request's own, and those of the family's that are no token of this vocabulary."""
+    spelled = () if body.ignore_eos else prompt.stop
+    return [*(body.stop or ()), *(stop for stop in spelled if model.tokenizer.token_id(stop) is None)]
 
 
 def _readers(
@@ -183,7 +191,7 @@ def _readers(
     requests: Sequence[GenerationRequest],
 ) -> list[ChoiceReader]:
     """One reader per choice, each with a state of its own."""
-    stops = _stop_strings(body, prompt)
+    stops = _stop_strings(body, model, prompt)
     hidden = frozenset[int]() if body.skip_special_tokens is False else model.hidden_token_ids
     return [
         ChoiceReader(

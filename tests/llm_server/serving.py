@@ -17,6 +17,7 @@ from stylers.generic import GenericStyler
 from tests.doubles import CHAT_TEMPLATE, END_ID, ScriptedExecutor, byte_tokenizer
 
 MODEL = "house/tiny"
+MARKUP = len("?user\n?\n?assistant\n")  # tokens that the template puts around one message; ? is a special token
 T = TypeVar("T")
 
 
