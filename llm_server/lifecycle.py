@@ -26,6 +26,8 @@ class Lifecycle:
     async def drain(self, timeout_s: float) -> bool:
         """Take nothing new and wait for what runs; false where some of it still runs after `timeout_s`."""
         self.is_draining = True
+        if not self.num_running:
+            return True
         try:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
         except TimeoutError:

@@ -40,10 +40,9 @@ def serve_forever(flags: Mapping[str, object], file: Path | None, out: Console, 
         with ThreadPoolExecutor(POOL_THREADS, "llm-server-pool") as pool:
             models = _load_models(settings.models, pool, progress)
             lifecycle = Lifecycle()
-            app = create_app(settings.server, ModelRegistry(models), lifecycle)
-            server = Server(
-                app, settings.server, lifecycle, lambda: out.print(_summary(models, listener), markup=False)
-            )
+            registry = ModelRegistry(models)
+            app = create_app(settings.server, registry, lifecycle)
+            server = Server(app, settings.server, lifecycle, registry, lambda: _announce(models, listener, out))
             server.run(sockets=[listener])
     except (ConfigError, PullError, EngineFolderError, TokenizerError, StylerError) as exc:
         raise ServeError(str(exc)) from exc
@@ -56,6 +55,10 @@ def _load_models(configs: Sequence[ModelConfig], pool: ThreadPoolExecutor, conso
     if len(set(names)) < len(names):
         raise ConfigError(f"two models have the same name: {', '.join(sorted(names))}")
     return models
+
+
+def _announce(models: Sequence[ServedModel], listener: socket.socket, out: Console) -> None:
+    out.print(_summary(models, listener), markup=False)
 
 
 def _summary(models: Sequence[ServedModel], listener: socket.socket) -> str:

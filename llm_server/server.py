@@ -18,11 +18,12 @@ from starlette.types import ASGIApp
 
 from llm_server.config import ConfigError, ServerConfig
 from llm_server.lifecycle import Lifecycle
+from llm_server.registry import ModelRegistry
 
 log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-CLOSE_TIMEOUT_S = 5  # for answers that outlived the drain to be cut off
+CLOSE_TIMEOUT_S = 5  # for clients that do not read the end of their answers
 
 
 def bind(config: ServerConfig) -> socket.socket:
@@ -42,7 +43,12 @@ class Server(uvicorn.Server):
     """uvicorn's server; the first signal drains it, a second one ends the process at once."""
 
     def __init__(
-        self, app: ASGIApp, config: ServerConfig, lifecycle: Lifecycle, on_ready: Callable[[], None] | None = None
+        self,
+        app: ASGIApp,
+        config: ServerConfig,
+        lifecycle: Lifecycle,
+        registry: ModelRegistry,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -58,6 +64,7 @@ class Server(uvicorn.Server):
         )
         self._drain_timeout_s = config.drain_timeout_s
         self._lifecycle = lifecycle
+        self._registry = registry
         self._on_ready = on_ready
         self._drain: asyncio.Task[None] | None = None
 
@@ -77,6 +84,8 @@ class Server(uvicorn.Server):
             log.info("finishing %d requests, up to %gs", self._lifecycle.num_running, self._drain_timeout_s)
         if not await self._lifecycle.drain(self._drain_timeout_s):
             log.warning("cutting off %d requests", self._lifecycle.num_running)
+            for model in self._registry:
+                await model.executor.shutdown()  # streams end with an error event instead of nothing
         self.should_exit = True
 
     @contextmanager

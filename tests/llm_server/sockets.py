@@ -1,0 +1,77 @@
+"""A server over a scripted executor behind a real socket, in a thread of its own."""
+
+import asyncio
+import json
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from llm_server.app import create_app
+from llm_server.config import ServerConfig
+from llm_server.lifecycle import Lifecycle
+from llm_server.registry import ModelRegistry
+from llm_server.server import Server, bind
+from tests.doubles import ScriptedExecutor
+from tests.llm_server.serving import chat_body, served
+
+PATIENCE_S = 10
+
+
+@dataclass
+class Address:
+    """Where the server listens, and its loop to call things on."""
+
+    port: int
+    loop: asyncio.AbstractEventLoop
+
+    def connect(self, body: bytes = b"", **headers: object) -> socket.socket:
+        """Open a connection and post a chat with `body`."""
+        connection = socket.create_connection(("127.0.0.1", self.port), PATIENCE_S)
+        lines = ["POST /v1/chat/completions HTTP/1.1", "Host: test", "Content-Type: application/json"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        if not headers:
+            lines.append(f"Content-Length: {len(body)}")
+        connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+        return connection
+
+    def ask(self, **fields: Any) -> socket.socket:
+        """Post a chat."""
+        return self.connect(json.dumps(chat_body(**fields)).encode())
+
+
+@contextmanager
+def listening(executor: ScriptedExecutor, config: ServerConfig | None = None) -> Iterator[Address]:
+    """Serve `executor` on a free port until the block ends."""
+    config = config or ServerConfig(port=0, drain_timeout_s=0)
+    listener, registry, lifecycle = bind(config), ModelRegistry([served(executor)]), Lifecycle()
+    ready: queue.Queue[asyncio.AbstractEventLoop] = queue.Queue()
+    server = Server(
+        create_app(config, registry, lifecycle),
+        config,
+        lifecycle,
+        registry,
+        lambda: ready.put(asyncio.get_running_loop()),
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    loop = ready.get(timeout=PATIENCE_S)
+    try:
+        yield Address(listener.getsockname()[1], loop)
+    finally:
+        loop.call_soon_threadsafe(server.begin_drain)
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def read_until(connection: socket.socket, mark: bytes) -> bytes:
+    """Read until `mark` has come. Fails if the connection ends before."""
+    data = b""
+    while mark not in data:
+        chunk = connection.recv(65536)
+        assert chunk, f"{mark!r} never came: {data!r}"
+        data += chunk
+    return data
