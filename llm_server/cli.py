@@ -5,6 +5,7 @@ Heavy modules are imported where a command needs them, so that `--help` and mist
 
 import sys
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated
 
@@ -114,11 +115,10 @@ def pull(
 @cli.command()
 def models() -> None:
     """List the models known by name and those that are here."""
-    from rich.table import Table
-
     from llm_server.inventory import list_models
 
-    table = Table("model", "state", "engine", "context", "source", box=None, pad_edge=False)
-    for row in list_models(paths.home()):
-        table.add_row(row.name, row.state, row.engine, row.context, row.source)
-    console.print(table)
+    rows = [("model", "state", "engine", "context", "source"), *map(astuple, list_models(paths.home()))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        console.print("  ".join(cells).rstrip(), markup=False)

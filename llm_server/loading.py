@@ -8,7 +8,7 @@ import stylers
 from engines import load_executor
 from engines.folder import EngineFolder
 from engines.progress import Progress
-from llm_server.config import ModelConfig
+from llm_server.config import ConfigError, ModelConfig
 from llm_server.pull import pull
 from llm_server.registry import ServedModel
 from llm_server.tokenizer import Tokenizer
@@ -18,7 +18,7 @@ from stylers.base import Styler
 def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progress: Progress) -> ServedModel:
     """Fetch a model unless it is there, and load it. Blocking: about a second once it is there.
 
-    Raises PullError, EngineFolderError, TokenizerError, StylerError and OSError.
+    Raises ConfigError, PullError, EngineFolderError, TokenizerError and StylerError.
     """
     folder = EngineFolder.load(pull(config.model, home, progress))
     styler = _styler(config, folder)
@@ -38,8 +38,15 @@ def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progre
 
 def _styler(config: ModelConfig, folder: EngineFolder) -> Styler:
     description = folder.description
-    template = config.chat_template.read_text(encoding="utf-8") if config.chat_template else folder.chat_template
+    template = folder.chat_template if config.chat_template is None else _read_template(config.chat_template)
     name = config.styler or description.styler or stylers.detect(None, template, description.model_name)
     return stylers.get(name).for_model(
         chat_template=template, bos_token=description.bos_text or "", eos_token=description.eos_text
     )
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"the chat template {path} cannot be read: {exc}") from exc

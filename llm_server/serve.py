@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -35,15 +36,13 @@ def serve_forever(flags: Mapping[str, object], file: Path | None, out: Console, 
     """Serve until a signal has been obeyed. Raises ServeError before anything is served."""
     try:
         settings = load_settings(flags, os.environ, file)
-        listener = bind(settings.server)
-        logs.configure(settings.server.log_level)
-        with ThreadPoolExecutor(POOL_THREADS, "llm-server-pool") as pool:
+        with bind(settings.server) as listener, ThreadPoolExecutor(POOL_THREADS, "llm-server-pool") as pool:
+            logs.configure(settings.server.log_level)
             models = _load_models(settings.models, pool, progress)
-            lifecycle = Lifecycle()
-            registry = ModelRegistry(models)
+            lifecycle, registry = Lifecycle(), ModelRegistry(models)
             app = create_app(settings.server, registry, lifecycle)
-            server = Server(app, settings.server, lifecycle, registry, lambda: _announce(models, listener, out))
-            server.run(sockets=[listener])
+            announce = partial(_announce, models, listener, out)
+            Server(app, settings.server, lifecycle, registry, announce).run(sockets=[listener])
     except (ConfigError, PullError, EngineFolderError, TokenizerError, StylerError) as exc:
         raise ServeError(str(exc)) from exc
 

@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 import uvicorn
@@ -30,9 +30,11 @@ def bind(config: ServerConfig) -> socket.socket:
     """Take the port before anything slow is done. Raises ConfigError where it is taken or the host is not ours."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        with ExitStack() as stack:
+            listener = stack.enter_context(socket.socket(family, kind))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            stack.pop_all()
     except OSError as exc:
         reason = exc.strerror or str(exc)
         raise ConfigError(f"cannot listen on {config.host} port {config.port}: {reason}") from exc
@@ -70,7 +72,10 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the models and listen."""
-        await super().startup(sockets=sockets)
+        try:
+            await super().startup(sockets=sockets)
+        except OSError as exc:  # another server bound the same port and was first to listen
+            raise ConfigError(f"cannot listen: {exc.strerror or exc}") from exc
         if self.started and self._on_ready is not None:
             self._on_ready()
 
