@@ -107,14 +107,18 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. `content` is None where the client sent null, and a tuple where it sent a list of parts."""
+    """One message. `content` is None where the client sent null, and a tuple where it sent a list of parts.
 
-    role: Role
+    role: a Role, or what a family calls its own roles. extra: keys that only a family's template knows.
+    """
+
+    role: str
     content: str | tuple[Part, ...] | None
     name: str | None = None
     reasoning: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    extra: JsonObject = field(default_factory=dict)
 
     @property
     def text(self) -> str:

@@ -1,7 +1,8 @@
 """Putting messages right: small pure functions that families combine in `normalise`, and the form templates read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from stylers.chat import Media, Message, Part, Role, Text, ToolCall
@@ -13,17 +14,19 @@ class TemplateDialect:
     """How a family's template wants what OpenAI leaves open.
 
     arguments: of calls, as an object or as JSON text. null_content: kept as None where the template asks for it,
-    else an empty text, because most templates fail on None or print the word.
+    else an empty text, because most templates fail on None or print the word. parts: content given as a list stays
+    one; otherwise that is seen from the template, and texts are joined by a newline where it knows no lists.
     """
 
     arguments: Literal["object", "text"] = "object"
     null_content: Literal["empty", "kept"] = "empty"
+    parts: Literal["seen", "kept"] = "seen"
 
 
 def to_system_role(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Turn the developer role, which open models do not know, into the system role."""
     return tuple(
-        replace(message, role=Role.SYSTEM) if message.role is Role.DEVELOPER else message for message in messages
+        replace(message, role=Role.SYSTEM) if message.role == Role.DEVELOPER else message for message in messages
     )
 
 
@@ -41,14 +44,73 @@ def mark_final_message(messages: tuple[Message, ...], mark: str) -> tuple[Messag
     raise StylerError("the final message has no text to continue", param="continue_final_message")
 
 
-def template_messages(
-    messages: Iterable[Message], dialect: TemplateDialect, *, keep_parts: bool
-) -> list[dict[str, object]]:
-    """Return messages as the dictionaries that templates read.
+def join_parts(message: Message) -> Message:
+    """Make one text of content parts, unless there are images among them."""
+    return (
+        replace(message, content=message.text) if isinstance(message.content, tuple) and not message.media else message
+    )
 
-    `keep_parts`: the template understands lists of content parts. Others get their texts joined by a newline, because
-    they would drop a list or print it as Python.
-    """
+
+def fold_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Put the system text in front of the next message, for families without a system role."""
+    first, *rest = messages
+    if first.role != Role.SYSTEM or not rest:
+        return messages
+    return (join_messages(first, rest[0], rest[0].role), *rest[1:])
+
+
+def alternating(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Let user and assistant take turns: what is neither is the user's, and neighbours of a role become one message."""
+    turns: list[Message] = []
+    for message in messages:
+        role = Role.ASSISTANT if message.role == Role.ASSISTANT else Role.USER
+        if turns and turns[-1].role == role:
+            turns[-1] = join_messages(turns[-1], message, role)
+        else:
+            turns.append(replace(message, role=role))
+    return tuple(turns)
+
+
+def join_messages(first: Message, second: Message, role: str) -> Message:
+    """Make one message of two, with an empty line between their texts."""
+    if first.media or second.media:
+        content: str | tuple[Part, ...] = (*_parts(first), Text("\n\n"), *_parts(second))
+    else:
+        content = "\n\n".join(filter(None, (first.text, second.text)))
+    return replace(second, role=role, content=content, tool_calls=(*first.tool_calls, *second.tool_calls))
+
+
+def _parts(message: Message) -> tuple[Part, ...]:
+    return message.content if isinstance(message.content, tuple) else (Text(message.text),)
+
+
+def one_call_each(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Give every call a message of its own, its result behind it, for families that know no parallel calls."""
+    single: list[Message] = []
+    rest = list(messages)
+    while rest:
+        message = rest.pop(0)
+        if len(message.tool_calls) < 2:
+            single.append(message)
+            continue
+        results = list(takewhile(lambda following: following.role == Role.TOOL, rest))
+        del rest[: len(results)]
+        for call in message.tool_calls:
+            single.append(replace(message, tool_calls=(call,)))
+            answer = next((result for result in results if result.tool_call_id in (call.id, None)), None)
+            if answer is not None:
+                results.remove(answer)
+                single.append(answer)
+            message = replace(message, content="")
+        single += results
+    return tuple(single)
+
+
+def template_messages(
+    messages: Iterable[Message], dialect: TemplateDialect, *, reads_parts: bool
+) -> list[dict[str, object]]:
+    """Return messages as the dictionaries that templates read. `reads_parts`: the template loops over content."""
+    keep_parts = reads_parts or dialect.parts == "kept"
     return [_template_message(message, dialect, keep_parts) for message in messages]
 
 
@@ -56,7 +118,7 @@ def _template_message(message: Message, dialect: TemplateDialect, keep_parts: bo
     content: object = message.text
     if isinstance(message.content, tuple) and (keep_parts or message.media):
         content = [_template_part(part) for part in message.content]
-    if message.content is None and dialect.null_content == "kept":
+    if message.content is None and message.tool_calls and dialect.null_content == "kept":
         content = None
     # Reasoning goes by both names that templates know.
     optional = {
@@ -67,7 +129,7 @@ def _template_message(message: Message, dialect: TemplateDialect, keep_parts: bo
         "tool_calls": [_template_call(call, dialect) for call in message.tool_calls] or None,
     }
     known = {key: value for key, value in optional.items() if value is not None}
-    return {"role": str(message.role), "content": content, **known}
+    return {"role": str(message.role), "content": content, **known, **message.extra}
 
 
 def _template_part(part: Part) -> dict[str, object]:
