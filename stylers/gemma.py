@@ -1,0 +1,97 @@
+"""Gemma 2 and 3: turns of user and model that alternate; the system text stands in the first.
+
+Source: tokenizer_config.json of google/gemma-2-9b-it and gemma-3-4b-it. Neither has tools of its own; Gemma 3 gets
+calls as Python in a code block, after "Function calling with Gemma" in Google's documentation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from stylers.base import Styler
+from stylers.call_format import CallFormat, ParameterLayout
+from stylers.chat import Chat, Media, Message, Role, ToolDefinition
+from stylers.messages import alternating, fold_system, join_parts, to_system_role
+from stylers.parsing.python_calls import CodeBlockCalls
+from stylers.tools import ToolFormat, ToolText, to_json
+
+IMAGE = "<start_of_image>"
+CALLS = CallFormat(
+    begin="```tool_code\n",
+    before_name="",
+    before_arguments="(",
+    after_arguments=")",
+    separator="\n",
+    end="\n```",
+    layout=ParameterLayout("", "=", "", ", ", values="python"),
+)
+
+
+def tools_block(tools: Sequence[ToolDefinition]) -> str:
+    """Introduce the tools."""
+    definitions = "\n".join(to_json(tool.function) for tool in tools)
+    return (
+        f"You can call these functions, each given as a JSON object:\n{definitions}\n\n"
+        "To call functions, write nothing but a code block with one call on each line, as in Python with keyword "
+        "arguments:\n```tool_code\nfunction_name(parameter='value')\n```\n"
+        "Their results come back in a ```tool_output``` block. Where none of them helps, answer in words."
+    )
+
+
+def tool_output(result: Message) -> str:
+    """Write a result."""
+    return f"```tool_output\n{result.text}\n```"
+
+
+@dataclass(frozen=True)
+class Gemma2Styler(Styler):
+    """The template knows no system role: its text goes in front of the first question."""
+
+    stop: ClassVar[tuple[str, ...]] = ("<end_of_turn>", "<eos>")
+
+    def normalise(self, chat: Chat) -> Chat:
+        """Fold the system text in and let the roles alternate."""
+        return replace(chat, messages=alternating(fold_system(to_system_role(chat.messages))))
+
+
+@dataclass(frozen=True)
+class Gemma3Styler(Styler):
+    """The template puts the system text into the first turn."""
+
+    stop: ClassVar[tuple[str, ...]] = ("<end_of_turn>", "<eos>")
+    slots: ClassVar[Mapping[str, str]] = {"image": IMAGE}
+    tool_format: ClassVar[ToolFormat | None] = ToolFormat(
+        CALLS, CodeBlockCalls("```tool_code"), ToolText(tools_block, CALLS, tool_output)
+    )
+
+    def normalise(self, chat: Chat) -> Chat:
+        """Let the roles behind the system message alternate."""
+        messages = to_system_role(chat.messages)
+        if messages[0].role != Role.SYSTEM:
+            return replace(chat, messages=alternating(messages))
+        return replace(chat, messages=(join_parts(messages[0]), *alternating(messages[1:])))
+
+    def build(self, chat: Chat) -> str:
+        """Write BOS, the turns and the opening of the answer."""
+        prefix, messages = "", chat.messages
+        if messages[0].role == Role.SYSTEM:
+            prefix, messages = f"{messages[0].text}\n\n", messages[1:]
+        turns = [
+            f"<start_of_turn>{_role(message)}\n{'' if index else prefix}{_content(message)}<end_of_turn>\n"
+            for index, message in enumerate(messages)
+        ]
+        opening = "<start_of_turn>model\n" if chat.add_generation_prompt else ""
+        return self.settings.bos_token + "".join(turns) + opening
+
+
+def _role(message: Message) -> str:
+    return "model" if message.role == Role.ASSISTANT else message.role
+
+
+def _content(message: Message) -> str:
+    if not isinstance(message.content, tuple):
+        return message.text.strip()
+    return "".join(IMAGE if isinstance(part, Media) else part.text.strip() for part in message.content)
+
+
+ROWS = (Gemma2Styler("gemma-2"), Gemma3Styler("gemma-3"))

@@ -1,0 +1,102 @@
+"""Mistral: instructions in `[INST]`, calls behind `[TOOL_CALLS]` as a list of objects or as names with arguments.
+
+Source: tokenizer_config.json of mistralai/Mistral-Nemo-Instruct-2407 and Mistral-Small-24B-Instruct-2501; the template
+that llama.cpp keeps for Mistral-Small-3.2-24B-Instruct-2506; the tokenizer guide of mistral-common (versions 3, 7, 11).
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from stylers.base import Styler
+from stylers.call_format import CallFormat
+from stylers.chat import Chat, Message, Role
+from stylers.messages import join_messages, join_parts, to_system_role
+from stylers.parsing.answer import Answer
+from stylers.parsing.json_calls import HeadedCalls, ObjectList, object_list
+from stylers.parsing.reader import Steps, ignore
+from stylers.tools import ToolFormat
+
+MARKER = "[TOOL_CALLS]"
+CALL_ID = re.compile(r"[a-zA-Z0-9]{9}")
+ID_RUN = re.compile(r"[a-zA-Z0-9]*")
+LIST_CALLS = CallFormat(
+    begin=f"{MARKER}[",
+    before_name='{"name": "',
+    before_arguments='", "arguments": ',
+    after_arguments="}",
+    separator=", ",
+    end="]",
+)
+NAMED_CALLS = CallFormat(before_name=MARKER, before_arguments="[ARGS]")
+
+
+@dataclass(frozen=True)
+class NamedCalls(HeadedCalls):
+    """`[TOOL_CALLS]NAME[ARGS]{...}`, maybe with a call id between; a list of objects is read as well."""
+
+    def read(self, answer: Answer) -> Steps[bool]:
+        """Read a call of either form."""
+        if (yield from answer.reader.spaced("[")):
+            yield from object_list(answer)
+            return True
+        return (yield from super().read(answer))
+
+    def between(self, answer: Answer) -> Steps[None]:
+        """Read the id, which only history needs."""
+        if (yield from answer.reader.spaced("[CALL_ID]")):
+            yield from answer.reader.run(ID_RUN, ignore)
+
+
+@dataclass(frozen=True)
+class MistralStyler(Styler):
+    """Roles alternate, and call ids have nine letters or digits; both are put right."""
+
+    stop: ClassVar[tuple[str, ...]] = ("</s>",)
+    tool_format: ClassVar[ToolFormat | None] = ToolFormat(LIST_CALLS, ObjectList(MARKER))
+
+    def normalise(self, chat: Chat) -> Chat:
+        """Join neighbours of a role, and shorten ids."""
+        messages: list[Message] = []
+        for message in to_system_role(chat.messages):
+            last = messages[-1] if messages else None
+            role = Role.USER if message.role == Role.SYSTEM and last else message.role
+            if last and last.role == role and role in (Role.USER, Role.ASSISTANT) and not last.tool_calls:
+                messages[-1] = join_messages(last, message, role)
+            else:
+                messages.append(replace(_with_short_ids(message), role=role))
+        return replace(chat, messages=(join_parts(messages[0]), *messages[1:]))
+
+
+@dataclass(frozen=True)
+class MistralSmall2501Styler(MistralStyler):
+    """The template knows neither tools nor results."""
+
+    tool_format: ClassVar[ToolFormat | None] = None
+
+
+@dataclass(frozen=True)
+class MistralSmall32Styler(MistralStyler):
+    """Images, and calls by name."""
+
+    slots: ClassVar[Mapping[str, str]] = {"image": "[IMG]"}
+    tool_format: ClassVar[ToolFormat | None] = ToolFormat(NAMED_CALLS, NamedCalls(MARKER, ("[ARGS]",)))
+
+
+def _with_short_ids(message: Message) -> Message:
+    calls = tuple(replace(call, id=_short_id(call.id or f"{call.name}{call.arguments}")) for call in message.tool_calls)
+    result_of = message.tool_call_id and _short_id(message.tool_call_id)
+    return replace(message, tool_calls=calls, tool_call_id=result_of)
+
+
+def _short_id(call_id: str) -> str:
+    return call_id if CALL_ID.fullmatch(call_id) else hashlib.sha256(call_id.encode()).hexdigest()[:9]
+
+
+ROWS = (
+    MistralStyler("mistral-nemo"),
+    MistralSmall2501Styler("mistral-small-24b-2501"),
+    MistralSmall32Styler("mistral-small-3.2"),
+)
