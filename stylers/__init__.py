@@ -8,8 +8,37 @@
 The package does no I/O, knows no token ids and imports nothing of the server.
 """
 
-from stylers import generic, smollm2
-from stylers.base import Styler, Supports
+from stylers import (
+    chatglm3,
+    deepseek,
+    gemma,
+    gemma4,
+    generic,
+    glm4,
+    glm45,
+    gpt_oss,
+    hermes,
+    internlm2,
+    internvl,
+    janus,
+    kimi,
+    llama,
+    minicpm,
+    mistral,
+    phi,
+    phi4_mini,
+    qwen2,
+    qwen2_vl,
+    qwen3,
+    qwen3_coder,
+    qwen25,
+    qwen_react,
+    qwen_vl,
+    qwq,
+    smollm2,
+)
+from stylers.base import Settings, Styler, Supports
+from stylers.call_format import CallFormat, ParameterLayout
 from stylers.chat import Chat, Media, Message, Role, Text, ToolCall, ToolChoice, ToolDefinition
 from stylers.detect import detect
 from stylers.errors import StylerError
@@ -18,15 +47,18 @@ from stylers.prompt import ImageSlot, Prompt, TextPiece
 from stylers.registry import get, names, register_styler
 
 __all__ = [
+    "CallFormat",
     "Chat",
     "Delta",
     "ImageSlot",
     "Media",
     "Message",
     "OutputParser",
+    "ParameterLayout",
     "ParsedMessage",
     "Prompt",
     "Role",
+    "Settings",
     "Styler",
     "StylerError",
     "Supports",
@@ -43,5 +75,35 @@ __all__ = [
     "register_styler",
 ]
 
-for _family in (generic, smollm2):
+FAMILIES = (
+    chatglm3,
+    deepseek,
+    gemma,
+    gemma4,
+    generic,
+    glm4,
+    glm45,
+    gpt_oss,
+    hermes,
+    internlm2,
+    internvl,
+    janus,
+    kimi,
+    llama,
+    minicpm,
+    mistral,
+    phi,
+    phi4_mini,
+    qwen2,
+    qwen25,
+    qwen2_vl,
+    qwen3,
+    qwen3_coder,
+    qwen_react,
+    qwen_vl,
+    qwq,
+    smollm2,
+)
+
+for _family in FAMILIES:
     register_styler(*_family.ROWS)
