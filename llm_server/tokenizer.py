@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,6 +29,14 @@ JsonObject: TypeAlias = Mapping[str, object]
 
 class TokenizerError(Exception):
     """A tokenizer.json that cannot be served."""
+
+
+class TooManyTokensError(Exception):
+    """A text that has more tokens than there is room for: `at_least` so many."""
+
+    def __init__(self, at_least: int) -> None:
+        super().__init__(f"at least {at_least} tokens")
+        self.at_least = at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,9 @@ class Tokenizer:
         self._backend.no_padding()
         self._pool = pool
         self._bytes: dict[int, bytes] = {}
-        self.spelling = _spelling(json.loads(source))
+        config = json.loads(source)
+        self.spelling = _spelling(config)
+        self._keeps_every_byte = self.spelling.byte_level and _keeps_every_byte(config)
         added: dict[int, AddedToken] = self._backend.get_added_tokens_decoder()
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._added_ids = {token.content: token_id for token_id, token in added.items()}
@@ -77,11 +87,19 @@ class Tokenizer:
         backend = self._literal_backend if literal and self.mentions_added_token(text) else self._backend
         return backend.encode(text, add_special_tokens=False).ids
 
-    async def encode_async(self, text: str, *, literal: bool = False) -> list[int]:
-        """Encode without holding up the event loop: long texts go to the pool, where `tokenizers` drops the GIL."""
+    async def encode_async(self, text: str, limit: int, *, literal: bool = False) -> list[int]:
+        """Encode without holding up the event loop: long texts go to the pool, where `tokenizers` drops the GIL.
+
+        Raises TooManyTokensError, sooner than the text could be encoded, where it is sure to have more than `limit`.
+        """
         if self._pool is None or len(text) <= INLINE_CHARS:
             return self.encode(text, literal=literal)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: self.encode(text, literal=literal))
+        encode = partial(self._encode_within, text, limit, literal)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, encode)
+
+    def fewest_tokens(self, text: str) -> int:
+        """How many tokens a text has at least; 0 where that cannot be told from its length."""
+        return -(-len(text) // self._longest_token_bytes) if self._longest_token_bytes else 0
 
     def mentions_added_token(self, text: str) -> bool:
         """Whether an added or special token would be recognised somewhere in a text."""
@@ -107,6 +125,19 @@ class Tokenizer:
         """Return the whole text of some ids, special tokens included."""
         detokenizer = Detokenizer(self)
         return "".join(map(detokenizer.feed, token_ids)) + detokenizer.flush()
+
+    def _encode_within(self, text: str, limit: int, literal: bool) -> list[int]:
+        fewest = self.fewest_tokens(text)
+        if fewest > limit:
+            raise TooManyTokensError(fewest)
+        return self.encode(text, literal=literal)
+
+    @cached_property
+    def _longest_token_bytes(self) -> int | None:
+        """The most bytes that one token can stand for; None where a token may swallow text without end."""
+        vocab = self._backend.get_vocab(with_added_tokens=True)
+        keeps_every_byte = self._keeps_every_byte and _BYTE_OF.keys() <= vocab.keys()
+        return max(len(token.encode()) for token in vocab) if keeps_every_byte else None
 
     @cached_property
     def _added_pattern(self) -> re.Pattern[str]:
@@ -168,6 +199,14 @@ def _spelling(config: JsonObject) -> Spelling:
         byte_tokens="ByteFallback" in kinds,
         strips_first_space=any(map(_strips_first_space, steps)),
     )
+
+
+def _keeps_every_byte(config: JsonObject) -> bool:
+    """Whether the steps before the vocabulary leave a text as long as it is."""
+    steps = json.dumps(config.get("pre_tokenizer"))
+    added = config.get("added_tokens")
+    strips = any(token.get("lstrip") or token.get("rstrip") for token in (added if isinstance(added, list) else ()))
+    return config.get("normalizer") is None and '"Removed"' not in steps and "Whitespace" not in steps and not strips
 
 
 def _decoder_steps(decoder: object) -> list[JsonObject]:

@@ -15,7 +15,7 @@ from llm_server.services.prompt import encode_prompt, encode_words
 from llm_server.services.streams import Outputs, interleave
 from llm_server.services.usage import Usage
 from llm_server.stop_strings import StopStrings
-from llm_server.tokenizer import Detokenizer
+from llm_server.tokenizer import Detokenizer, TooManyTokensError
 from stylers.chat import Chat
 from stylers.prompt import Prompt
 
@@ -36,7 +36,7 @@ class ChatService:
         _refuse_unsupported(body, chat, model)
         guide = body.guide()
         prompt = model.styler.build_prompt(chat)
-        prompt_token_ids = await encode_prompt(prompt, model.tokenizer)
+        prompt_token_ids = await _encode(prompt, body, model)
         request = _generation_request(body, model, prompt, prompt_token_ids, guide, answer_id)
         if guide is not None:
             await _compile(guide, body, model)
@@ -125,6 +125,13 @@ def fan_out(request: GenerationRequest, num_choices: int) -> list[GenerationRequ
     ]
 
 
+async def _encode(prompt: Prompt, body: ChatCompletionRequest, model: ServedModel) -> list[int]:
+    try:
+        return await encode_prompt(prompt, model.tokenizer, model.context_length)
+    except TooManyTokensError as exc:
+        raise _too_long(body, model, exc.at_least, "at least ") from exc
+
+
 async def _compile(guide: Guide, body: ChatCompletionRequest, model: ServedModel) -> None:
     try:
         await model.executor.compile(guide)
@@ -211,9 +218,17 @@ def _max_tokens(body: ChatCompletionRequest, model: ServedModel, num_prompt_toke
     wanted = body.answer_limit
     if num_prompt_tokens + (wanted or 1) <= limit:
         return wanted or limit - num_prompt_tokens
-    raise ContextLengthError(
-        f"This model's maximum context length is {limit} tokens. However, you requested "
-        f"{num_prompt_tokens + (wanted or 1)} tokens ({num_prompt_tokens} in the messages, {wanted or 1} in the "
+    raise _too_long(body, model, num_prompt_tokens)
+
+
+def _too_long(
+    body: ChatCompletionRequest, model: ServedModel, num_prompt_tokens: int, at_least: str = ""
+) -> ContextLengthError:
+    """The refusal in OpenAI's words, which clients look for."""
+    limit, wanted = model.context_length, body.answer_limit or 1
+    return ContextLengthError(
+        f"This model's maximum context length is {limit} tokens. However, you requested {at_least}"
+        f"{num_prompt_tokens + wanted} tokens ({at_least}{num_prompt_tokens} in the messages, {wanted} in the "
         "completion). Please reduce the length of the messages or completion.",
         "messages" if num_prompt_tokens >= limit else "max_tokens",
     )

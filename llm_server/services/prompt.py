@@ -7,11 +7,14 @@ from llm_server.tokenizer import Tokenizer
 from stylers.prompt import Prompt, TextPiece
 
 
-async def encode_prompt(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
-    """Return the token ids of a prompt, a run of pieces at a time."""
+async def encode_prompt(prompt: Prompt, tokenizer: Tokenizer, limit: int) -> list[int]:
+    """Return the token ids of a prompt, a run of pieces at a time.
+
+    Raises TooManyTokensError for a text that is sure to have more than `limit` tokens.
+    """
     token_ids: list[int] = []
     for run in _runs(prompt, tokenizer):
-        token_ids += await tokenizer.encode_async(run.text, literal=run.literal)
+        token_ids += await tokenizer.encode_async(run.text, limit, literal=run.literal)
     return token_ids
 
 

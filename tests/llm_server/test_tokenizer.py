@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_server.tokenizer import INLINE_CHARS, Detokenizer, Tokenizer, TokenizerError
+from llm_server.tokenizer import INLINE_CHARS, Detokenizer, Tokenizer, TokenizerError, TooManyTokensError
 from tests.doubles import END_ID, byte_tokenizer
 
 BYTES = byte_tokenizer()
@@ -97,7 +97,18 @@ def test_long_texts_are_encoded_in_the_pool() -> None:
     text = "harbour " * INLINE_CHARS
     with ThreadPoolExecutor(1) as pool:
         tokenizer = byte_tokenizer(pool)
-        assert asyncio.run(tokenizer.encode_async(text)) == [*text.encode()]
+        assert asyncio.run(tokenizer.encode_async(text, limit=len(text))) == [*text.encode()]
+        with pytest.raises(TooManyTokensError, match=str(-(-len(text) // len("<|endoftext|>")))):
+            asyncio.run(tokenizer.encode_async(text, limit=len(text) // 16))
+
+
+@given(texts)
+def test_a_text_never_has_fewer_tokens_than_its_bound(text: str) -> None:
+    assert BYTES.fewest_tokens(text) <= len(BYTES.encode(text))
+
+
+def test_vocabularies_that_may_swallow_text_have_no_bound() -> None:
+    assert sentencepiece(llama_decoder(), "a").fewest_tokens("a" * 1000) == 0
 
 
 def test_the_default_models_text_comes_back_wherever_its_tokens_end(default_engine: Path) -> None:
