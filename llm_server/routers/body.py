@@ -6,8 +6,9 @@ from typing import TypeVar
 from fastapi import Request
 from pydantic import BaseModel
 from pydantic_core import from_json
+from starlette.requests import ClientDisconnect
 
-from llm_server.errors import BodyTooLargeError, InvalidBodyError
+from llm_server.errors import BodyTooLargeError, ClientGoneError, InvalidBodyError
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -30,11 +31,14 @@ async def _read_limited(request: Request, max_bytes: int) -> bytes:
         raise _too_large(max_bytes)
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            chunks.append(chunk)
+    except ClientDisconnect as exc:
+        raise ClientGoneError from exc
     return b"".join(chunks)
 
 

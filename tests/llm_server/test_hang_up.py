@@ -49,6 +49,15 @@ def test_a_client_that_leaves_before_any_byte_takes_its_sequence_along(stream: b
         one_more_works(address, executor)
 
 
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    executor, _ = watched()
+    with listening(executor) as address:
+        with address.connect(b'{"model"', Content_Length=100):
+            pass
+        one_more_works(address, executor)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_a_body_over_the_limit_without_a_length_is_refused_while_it_is_read() -> None:
     executor, _ = watched()
     with listening(executor) as address, address.connect(Transfer_Encoding="chunked") as connection:
