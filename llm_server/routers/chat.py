@@ -16,7 +16,7 @@ from llm_server.routers.chunks import DONE, ChunkWriter, error_event, to_json
 from llm_server.routers.completion import ChoiceCollector, completion_json, prompt_logprobs_json
 from llm_server.routers.hang_up import until_hang_up
 from llm_server.routers.state import RecordDep, ServerDep
-from llm_server.services.chat import ChatAnswer
+from llm_server.services.answer import ChatAnswer
 
 router = APIRouter()
 

@@ -8,7 +8,7 @@ from json import JSONEncoder
 
 from llm_server.protocol.errors import ErrorBody
 from llm_server.routers.logprobs import logprobs_json
-from llm_server.services.answer import ChoiceUpdate, TokenPiece
+from llm_server.services.choice import ChoiceUpdate, TokenPiece
 from llm_server.services.usage import Usage
 from stylers.output import Delta, ToolCallDelta
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from engines.contract import TokenLogprob
 from llm_server.routers.logprobs import logprobs_json
-from llm_server.services.answer import ChoiceUpdate, TokenPiece
+from llm_server.services.choice import ChoiceUpdate, TokenPiece
 from llm_server.services.usage import Usage
 from llm_server.tokenizer import Tokenizer
 from stylers.output import Delta, FinishReason, ParsedMessage, merge

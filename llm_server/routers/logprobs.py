@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llm_server.services.answer import TokenPiece
+from llm_server.services.choice import TokenPiece
 
 
 def logprobs_json(pieces: Sequence[TokenPiece]) -> dict[str, object]:

@@ -1,108 +1,75 @@
-"""One choice of an answer on its way back: token outputs to text, stop strings, deltas and log-probabilities."""
+"""An answer while it is generated."""
 
-from collections import deque
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from typing import Self
 
-from engines.contract import FinishReason, GenerationRequest, TokenLogprob, TokenOutput
-from llm_server.stop_strings import StopStrings
-from llm_server.tokenizer import Detokenizer
-from stylers.output import Delta, OutputParser
-from stylers.output import FinishReason as AnswerFinish
-
-
-@dataclass(frozen=True, slots=True)
-class TokenPiece:
-    """A token as the client sees it, by its bytes."""
-
-    piece: bytes
-    logprob: float
-    alternatives: tuple[tuple[bytes, float], ...] = ()
+from engines.contract import TokenOutput
+from engines.errors import EngineError
+from llm_server.registry import ServedModel
+from llm_server.services.choice import ChoiceReader, ChoiceUpdate
+from llm_server.services.streams import Outputs, interleave
+from llm_server.services.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceUpdate:
-    """What is new of one choice. `finish_reason` is set in the last one."""
+class ChatAnswer:
+    """A chat's answer while it is generated: an iterator over what is new of its choices, until all have finished."""
 
-    index: int
-    deltas: list[Delta]
-    logprobs: list[TokenPiece]
-    finish_reason: AnswerFinish | None = None
+    def __init__(self, model: ServedModel, choices: Sequence[ChoiceReader]) -> None:
+        self.model = model
+        self.choices = choices
+        self.created = int(time.time())
+        self._num_open = len(choices)
+        self._outputs: Outputs | None = None
+        self._first: ChoiceUpdate | None = None
 
+    async def start(self) -> None:
+        """Submit the sequences and wait for the first output of any."""
+        self._outputs = interleave([self.model.executor.submit(choice.request) for choice in self.choices])
+        self._first = await self._next()
 
-class ChoiceReader:
-    """Reads the outputs of one sequence; it keeps state between them."""
+    def __aiter__(self) -> Self:
+        return self
 
-    def __init__(
-        self,
-        index: int,
-        request: GenerationRequest,
-        detokenizer: Detokenizer,
-        stops: StopStrings,
-        parser: OutputParser,
-    ) -> None:
-        self.index = index
-        self.request = request
-        self.num_tokens = 0
-        self.num_cached_tokens = 0
-        self.prompt_logprobs: tuple[TokenLogprob, ...] | None = None
-        self.finish_reason: AnswerFinish | None = None
-        self._detokenizer = detokenizer
-        self._stops = stops
-        self._parser = parser
-        self._with_logprobs = request.sampling.logprobs is not None
-        self._pending: deque[tuple[int, TokenPiece]] = deque()  # beginning in the raw text, token
-        self._num_chars = 0  # length of the raw text before stop strings
-        self._num_released = 0  # and after them
+    async def __anext__(self) -> ChoiceUpdate:
+        update, self._first = self._first, None
+        if update is not None:
+            return update
+        if not self._num_open:
+            raise StopAsyncIteration
+        return await self._next()
 
-    def read(self, output: TokenOutput) -> ChoiceUpdate:
-        """Take the next output. Once `finish_reason` is set the sequence is over, whatever the engine still sends."""
-        if output.num_cached_tokens is not None:
-            self.num_cached_tokens = output.num_cached_tokens
-            self.prompt_logprobs = output.prompt_logprobs
-        text = self._text(output)
-        if output.finish_reason is not None and self._stops.hit is None:
-            text += self._stops.feed(self._detokenizer.flush())
-            if self._stops.hit is None:
-                text += self._stops.flush()
-        deltas = self._parser.feed(text) if text else []
-        self._num_released += len(text)
-        if self._stops.hit is not None or output.finish_reason is not None:
-            deltas = self._finish(deltas, output.finish_reason)
-        return ChoiceUpdate(self.index, deltas, self._released_logprobs(), self.finish_reason)
+    @property
+    def usage(self) -> Usage:
+        """What was used so far."""
+        return Usage(
+            prompt_tokens=len(self.choices[0].request.prompt_token_ids),
+            completion_tokens=sum(choice.num_tokens for choice in self.choices),
+            cached_tokens=self.choices[0].num_cached_tokens,
+        )
 
-    def _text(self, output: TokenOutput) -> str:
-        """The text that the new tokens let out; nothing after a stop string counts as generated."""
-        pieces = []
-        for position, token_id in enumerate(output.token_ids):
-            self.num_tokens += 1
-            if token_id in self.request.stop_token_ids:
-                break  # the end token is counted, and leaves neither text nor log-probability
-            if self._with_logprobs:
-                self._note_logprob(output.logprobs[position])
-            text = self._detokenizer.feed(token_id)
-            self._num_chars += len(text)
-            pieces.append(self._stops.feed(text))
-            if self._stops.hit is not None:
-                break
-        return "".join(pieces)
+    def close(self) -> None:
+        """Free what the sequences hold in the engine. Idempotent; right after the end as well as in the middle."""
+        for choice in self.choices:
+            self.model.executor.cancel(choice.request.seq_id)
+        if self._outputs is not None:
+            self._outputs.close()
 
-    def _finish(self, deltas: list[Delta], engine_finish: FinishReason | None) -> list[Delta]:
-        cut_short = self._stops.hit is None and engine_finish is FinishReason.LENGTH
-        deltas = [*deltas, *self._parser.flush("length" if cut_short else "stop")]
-        self.finish_reason = self._parser.finish_reason
-        return deltas
+    async def _next(self) -> ChoiceUpdate:
+        assert self._outputs is not None, "start() comes first"
+        while True:
+            try:
+                index, output = await self._outputs.__anext__()
+            except StopAsyncIteration as exc:
+                raise EngineError("the engine ended a sequence without a finish reason") from exc
+            choice = self.choices[index]
+            if choice.finish_reason is None:  # else a step that ran before the cancel took effect
+                return self._read(choice, output)
 
-    def _note_logprob(self, entry: TokenLogprob) -> None:
-        piece = self._detokenizer.piece(entry.token_id)
-        if piece is None:
-            return  # a hidden token leaves no text to be aligned with
-        alternatives = tuple((self._detokenizer.piece(i) or b"", logprob) for i, logprob in entry.alternatives)
-        self._pending.append((self._num_chars, TokenPiece(piece, entry.logprob, alternatives)))
-
-    def _released_logprobs(self) -> list[TokenPiece]:
-        """The tokens whose text has begun to go out; those behind a stop string never do."""
-        released = []
-        over = self.finish_reason is not None and self._stops.hit is None
-        while self._pending and (over or self._pending[0][0] < self._num_released):
-            released.append(self._pending.popleft()[1])
-        return released
+    def _read(self, choice: ChoiceReader, output: TokenOutput) -> ChoiceUpdate:
+        update = choice.read(output)
+        if update.finish_reason is not None:
+            self._num_open -= 1
+            if output.finish_reason is None:  # a stop string was hit
+                self.model.executor.cancel(choice.request.seq_id)
+        return update
