@@ -44,7 +44,7 @@ def pull(model: str, home: Path, progress: Progress = silent) -> Path:
     except SourceError as exc:
         raise PullError(str(exc)) from exc
     except OSError as exc:
-        raise PullError(f"cannot write below {home}: {exc.strerror or exc}") from exc
+        raise PullError(f"cannot build an engine folder below {home}: {exc}") from exc
 
 
 def _engine_name(model: str, source: Source) -> str:

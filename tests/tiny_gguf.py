@@ -18,7 +18,10 @@ ROPE_FACTOR = 4.0  # of linear scaling; the factors of Llama 3.1 rise from 1 to 
 
 @dataclass(frozen=True, slots=True)
 class TinyModel:
-    """The shape of a tiny model. `quantisation` is a type of gguf by name; it is used for every matrix."""
+    """The shape of a tiny model.
+
+    `quantisation` is a type of gguf by name; it is used for every matrix. `extra` are more numbers of the metadata.
+    """
 
     architecture: str = "llama"
     quantisation: str = "f32"
@@ -34,7 +37,7 @@ class TinyModel:
     rope_freq_base: float = 10_000.0
     rope_scaling: RopeScaling = "none"
     weight_scale: float = 1.0
-    sampling: Mapping[str, float] = field(default_factory=dict)
+    extra: Mapping[str, float] = field(default_factory=dict)
     vocabulary: TinyVocabulary = field(default_factory=byte_pair_vocabulary)
 
 
@@ -66,10 +69,10 @@ def _add_parameters(writer: gguf.GGUFWriter, model: TinyModel) -> None:
     if model.rope_scaling in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(model.rope_scaling))
         writer.add_rope_scaling_factor(ROPE_FACTOR)
-    for name, value in model.sampling.items():
+    for key, value in model.extra.items():
         add = writer.add_int32 if isinstance(value, int) else writer.add_float32
-        add(f"general.sampling.{name}", value)
-    if model.architecture == "qwen3":
+        add(key, value)
+    if model.head_size * model.num_heads != model.hidden_size:
         writer.add_key_length(model.head_size)
         writer.add_value_length(model.head_size)
 

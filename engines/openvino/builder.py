@@ -69,6 +69,8 @@ def build_engine(
     """
     model = GgufModel.open(gguf_path)
     tokenizer = build_tokenizer(model)  # first: it is quick and refuses most of what is refused at all
+    if tokenizer.get_vocab_size() > model.vocab_size:
+        raise GgufError(f"{gguf_path} has more tokens than the {model.vocab_size} rows of its embedding")
     _write_ir(model, target, progress)
     progress(Phase.WRITE, 0, 1)
     tokenizer.save(str(target / TOKENIZER_FILE), pretty=False)
@@ -116,9 +118,9 @@ def _export(exact: Path) -> None:
 def _describe(
     model: GgufModel, source: str, source_sha256: str, builder: str, versions: Mapping[str, str]
 ) -> EngineDescription:
-    tokens = model.strings("tokenizer.ggml.tokens")
+    tokens = model.tokens()
     end_token_ids = _end_token_ids(model, tokens)
-    bos_token_id = model.integer("tokenizer.ggml.bos_token_id")
+    bos_token_id = model.token_id("bos")
     return EngineDescription(
         engine="openvino",
         model_name=model.text("general.name") or model.path.stem,
@@ -140,10 +142,10 @@ def _describe(
 
 def _end_token_ids(model: GgufModel, tokens: list[str]) -> tuple[int, ...]:
     """List the model's end token, then every other token that ends a turn or a text."""
-    named = [model.integer(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")]
+    named = [model.token_id(role) for role in ("eos", "eot", "eom")]
     if named[0] is None:
         raise GgufError(f"{model.path} names no end token")
-    types = model.numbers("tokenizer.ggml.token_type")
+    types = model.per_token("token_type")
     known = [i for i, text in enumerate(tokens) if text in _END_TEXTS and types[i] == TokenType.CONTROL]
     return tuple(dict.fromkeys(token_id for token_id in (*named, *known) if token_id is not None))
 

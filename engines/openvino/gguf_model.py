@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gguf
 import numpy as np
 from numpy.typing import NDArray
 
 from engines.progress import Phase, Progress, silent
+
+T = TypeVar("T", str, int, float, bool)
 
 _ROPE_FACTORS = "rope_freqs.weight"
 _FIXED_TENSORS = ("token_embd.weight", "output_norm.weight")
@@ -34,6 +36,9 @@ _OPTIONAL_TENSORS: Mapping[str, tuple[str, ...]] = {
     "qwen2": ("output.weight",),
     "qwen3": ("output.weight",),
 }
+
+# parameters that change what the network computes when they are there and not 0; no graph here follows them
+_CHANGING_PARAMETERS = ("expert_count", "attention.scale", "embedding_scale", "residual_scale", "logit_scale")
 
 
 class GgufError(Exception):
@@ -57,7 +62,7 @@ class GgufModel:
             reader = gguf.GGUFReader(path)
         except OSError as exc:
             raise GgufError(f"{path} cannot be read: {exc.strerror}") from exc
-        except (ValueError, KeyError, IndexError, OverflowError) as exc:
+        except (ValueError, KeyError, IndexError, OverflowError, MemoryError) as exc:
             raise GgufError(f"{path} is not a whole GGUF file: {exc}") from exc
         field = reader.get_field("general.architecture")
         model = cls(path, str(field.contents()) if field else "(none)", reader)
@@ -66,34 +71,53 @@ class GgufModel:
 
     def text(self, key: str) -> str | None:
         """Return a string of the metadata, None where the file has none."""
-        return None if (field := self.reader.get_field(key)) is None else str(field.contents())
+        return self._scalar(key, str)
 
     def integer(self, key: str) -> int | None:
         """Return an integer of the metadata, None where the file has none."""
-        return None if (field := self.reader.get_field(key)) is None else int(field.contents())
+        return self._scalar(key, int)
 
     def number(self, key: str) -> float | None:
-        """Return a float of the metadata, None where the file has none."""
-        return None if (field := self.reader.get_field(key)) is None else float(field.contents())
+        """Return a number of the metadata, None where the file has none."""
+        return self._scalar(key, float)
 
     def flag(self, key: str, *, default: bool) -> bool:
         """Return a boolean of the metadata."""
-        return default if (field := self.reader.get_field(key)) is None else bool(field.contents())
+        value = self._scalar(key, bool)
+        return default if value is None else value
 
     def strings(self, key: str) -> list[str]:
         """Return a list of strings of the metadata, empty where the file has none."""
-        return [] if (field := self.reader.get_field(key)) is None else list(field.contents())
+        return self._list(key, str)
 
     def numbers(self, key: str) -> list[float]:
         """Return a list of numbers of the metadata, empty where the file has none."""
-        return [] if (field := self.reader.get_field(key)) is None else list(field.contents())
+        return self._list(key, float)
 
     def parameter(self, name: str) -> int:
-        """Return an integer parameter of the architecture, such as `block_count`. Raises GgufError if it is missing."""
+        """Return a size of the architecture, such as `block_count`. Raises GgufError if it is not there or below 1."""
         value = self.integer(f"{self.architecture}.{name}")
-        if value is None:
-            raise GgufError(f"{self.path} lacks {self.architecture}.{name}")
+        if value is None or value < 1:
+            raise GgufError(f"{self.path} lacks a positive {self.architecture}.{name}")
         return value
+
+    def tokens(self) -> list[str]:
+        """List the tokens of the vocabulary, by id."""
+        return self.strings("tokenizer.ggml.tokens")
+
+    def per_token(self, name: str) -> list[float]:
+        """List the types or scores of the tokens, by id. Raises GgufError unless there is one for each."""
+        values, num_tokens = self.numbers(f"tokenizer.ggml.{name}"), len(self.tokens())
+        if len(values) != num_tokens:
+            raise GgufError(f"{self.path} has {len(values)} x tokenizer.ggml.{name} for {num_tokens} tokens")
+        return values
+
+    def token_id(self, role: str) -> int | None:
+        """Return the id of the token with this role, such as `eos`, None where the file names none."""
+        token_id = self.integer(f"tokenizer.ggml.{role}_token_id")
+        if token_id is not None and not 0 <= token_id < len(self.tokens()):
+            raise GgufError(f"{self.path} names token {token_id} as {role}, which is not in its vocabulary")
+        return token_id
 
     @property
     def vocab_size(self) -> int:
@@ -127,6 +151,32 @@ class GgufModel:
     def vectors(self) -> dict[str, NDArray[np.float32]]:
         """Return the norms and biases by name, each [size]."""
         return {tensor.name: dequantise(tensor) for tensor in self.weights() if len(tensor.shape) == 1}
+
+    def _scalar(self, key: str, kind: type[T]) -> T | None:
+        value = self._contents(key)
+        return None if value is None else self._checked(key, value, kind)
+
+    def _list(self, key: str, kind: type[T]) -> list[T]:
+        values = self._contents(key)
+        if values is None:
+            return []
+        if not isinstance(values, list):
+            raise GgufError(f"{self.path} has {key} = {values!r} instead of a list")
+        return [self._checked(key, value, kind) for value in values]
+
+    def _contents(self, key: str) -> object:
+        field = self.reader.get_field(key)
+        try:
+            return None if field is None else field.contents()
+        except ValueError as exc:
+            raise GgufError(f"{self.path} is damaged: {key} is not text") from exc
+
+    def _checked(self, key: str, value: object, kind: type[T]) -> T:
+        if kind is float and isinstance(value, int):
+            return kind(value)
+        if not isinstance(value, kind):
+            raise GgufError(f"{self.path} has {key} = {value!r} instead of a value of type {kind.__name__}")
+        return value
 
     def _tensor(self, name: str) -> gguf.ReaderTensor:
         return next(tensor for tensor in self.reader.tensors if tensor.name == name)
@@ -204,6 +254,7 @@ def _refuse_unknown(model: GgufModel) -> None:
     if (model.integer("split.count") or 1) > 1:
         raise GgufError(f"{model.path} is one part of a split GGUF; merge the parts first")
     _refuse_other_tensors(model)
+    _refuse_other_arithmetic(model)
     _refuse_other_rope(model)
 
 
@@ -219,6 +270,20 @@ def _refuse_other_tensors(model: GgufModel) -> None:
         raise GgufError(
             f"{model.path} has tensors the {model.architecture} graph does not use: {', '.join(unknown[:3])}"
         )
+
+
+def _refuse_other_arithmetic(model: GgufModel) -> None:
+    for name in _CHANGING_PARAMETERS:
+        if value := model.number(f"{model.architecture}.{name}"):
+            raise GgufError(f"{model.path} sets {model.architecture}.{name} = {value:g}, which is not converted")
+    num_heads = model.parameter("attention.head_count")
+    num_kv_heads = model.integer(f"{model.architecture}.attention.head_count_kv") or num_heads
+    if num_heads % num_kv_heads:
+        raise GgufError(f"{model.path} has {num_heads} query heads for {num_kv_heads} key heads; they do not divide")
+    context_length = model.parameter("context_length")
+    window = model.integer(f"{model.architecture}.attention.sliding_window") or context_length
+    if window < context_length:
+        raise GgufError(f"{model.path} attends to {window} of {context_length} tokens; windows are not converted")
 
 
 def _refuse_other_rope(model: GgufModel) -> None:

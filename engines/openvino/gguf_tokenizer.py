@@ -59,12 +59,12 @@ def build_tokenizer(model: GgufModel) -> Tokenizer:
     build = _KINDS.get(kind)
     if build is None:
         raise GgufError(f"{model.path} has a vocabulary of kind {kind!r}; known kinds: {', '.join(_KINDS)}")
-    tokens = model.strings("tokenizer.ggml.tokens")
+    tokens = model.tokens()
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     if len(vocab) != len(tokens):
         raise GgufError(f"{model.path} has {len(tokens) - len(vocab)} tokens twice in its vocabulary")
     tokenizer = build(model, vocab)
-    _add_marked_tokens(tokenizer, tokens, model.numbers("tokenizer.ggml.token_type"))
+    _add_marked_tokens(tokenizer, tokens, model.per_token("token_type"))
     return tokenizer
 
 
@@ -100,9 +100,9 @@ def _split_merge(model: GgufModel, merge: str) -> tuple[str, str]:
 
 
 def _build_sentence_piece(model: GgufModel, vocab: dict[str, int]) -> Tokenizer:
-    unknown = model.integer("tokenizer.ggml.unknown_token_id")
-    unknown_text = None if unknown is None else next(text for text, token_id in vocab.items() if token_id == unknown)
-    merges = _merges_by_score(vocab, model.numbers("tokenizer.ggml.scores"))
+    unknown = model.token_id("unknown")
+    unknown_text = None if unknown is None else model.tokens()[unknown]
+    merges = _merges_by_score(vocab, model.per_token("scores"))
     tokenizer = _byte_pair_encoder(model, vocab, merges, unk_token=unknown_text, fuse_unk=True, byte_fallback=True)
     space_first = model.flag("tokenizer.ggml.add_space_prefix", default=True)
     as_pieces = [normalizers.Prepend(_SPACE)] if space_first else []

@@ -146,4 +146,5 @@ def _last_error(output: str) -> str:
     """Return what pip said last about an error, or last at all; below "ERROR: Exception:" a traceback follows."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR: ") and line != "ERROR: Exception:"]
-    return (errors or lines or ["no message"])[-1].removeprefix("ERROR: ")
+    reason = (errors or lines or ["no message"])[-1].removeprefix("ERROR: ")
+    return f"the package index cannot be reached ({reason})" if "connection broken by" in output else reason

@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_converted_is_one_error_and_leaves_nothing(model: 
 
 
 def test_a_home_that_cannot_be_written_is_one_error(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(PullError, match=r"cannot write below .*Tiny Model.*: Not a directory"):
+    with pytest.raises(PullError, match=r"cannot build an engine folder below .*Not a directory: .*Tiny Model.*"):
         pull(str(model), model / "home")
 
 

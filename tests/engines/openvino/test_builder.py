@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from engines.folder import EngineFolder
-from engines.openvino.builder import BuildError
+from engines.openvino.builder import BuildError, build_engine
+from engines.openvino.gguf_model import GgufError
 from tests.engine_fixtures import build_tiny_engine
 from tests.numpy_network import NumpyNetwork
-from tests.tiny_gguf import RopeScaling, TinyModel
+from tests.tiny_gguf import RopeScaling, TinyModel, write_tiny_gguf
 from tests.tiny_vocabulary import CHAT_TEMPLATE, byte_pair_vocabulary, sentence_piece_vocabulary
 
 REFERENCE = Path(__file__).parents[2] / "data" / "smollm2_logprobs.json"
@@ -106,7 +107,9 @@ def test_engine_folder_states_the_facts_of_the_file(tiny_engine: Path) -> None:
 
 
 def test_sampling_defaults_come_along(tmp_path: Path) -> None:
-    engine = build_tiny_engine(tmp_path, TinyModel(sampling={"temp": 0.7, "top_k": 20, "penalty_repeat": 1.25}))
+    sampling = {"temp": 0.7, "top_k": 20, "penalty_repeat": 1.25}
+    extra = {f"general.sampling.{name}": value for name, value in sampling.items()}
+    engine = build_tiny_engine(tmp_path, TinyModel(extra=extra))
     text = (engine / "generation_config.json").read_text(encoding="utf-8")
     assert json.loads(text) == EngineFolder.load(engine).generation_config()
     assert text.split() == ["{", '"temperature":', "0.7,", '"top_k":', "20,", '"repetition_penalty":', "1.25", "}"]
@@ -120,11 +123,24 @@ def test_sentence_piece_model_becomes_an_engine(tmp_path: Path) -> None:
     np.testing.assert_allclose(StatefulModel(engine).logits(token_ids), expected, atol=1e-4, rtol=0)
 
 
-def test_failed_conversion_is_one_error_and_leaves_nothing(tmp_path: Path) -> None:
-    heads_do_not_fit = TinyModel(num_heads=3, num_kv_heads=2)
-    with pytest.raises(BuildError, match="openvino-genai could not convert the model"):
-        build_tiny_engine(tmp_path, heads_do_not_fit)
-    assert list((tmp_path / "engine").iterdir()) == []
+@pytest.mark.parametrize(
+    ("swapped", "error", "message"),
+    [
+        ((b"ffn_gate", b"ffn_down"), BuildError, r"could not convert the model \(exit status 1\): .+"),
+        ((b"attn_q", b"attn_k"), GgufError, "lacks 0 of its vectors or its rope frequencies"),
+    ],
+)
+def test_weights_that_do_not_fit_are_one_error_and_leave_nothing(
+    swapped: tuple[bytes, bytes], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    path, engine = write_tiny_gguf(tmp_path / "tiny.gguf"), tmp_path / "engine"
+    one, other = swapped
+    aside = b"?" * len(one)
+    path.write_bytes(path.read_bytes().replace(one, aside).replace(other, one).replace(aside, other))
+    engine.mkdir()
+    with pytest.raises(error, match=message):
+        build_engine(path, engine, source="", source_sha256="", builder="tests", versions={})
+    assert list(engine.iterdir()) == []
 
 
 def _logprob_distances(logits: NDArray[np.float32], steps: list[dict[str, list[tuple[int, float]]]]) -> list[float]:

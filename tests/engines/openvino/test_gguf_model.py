@@ -41,7 +41,7 @@ def test_unknown_architecture_is_refused_with_the_known_ones(tmp_path: Path) -> 
         ((b"qwen2", b"llama"), r"tensors the llama graph does not use: blk\.0\.attn_k\.bias, blk\.0\.attn_q\.bias"),
         ((b"qwen2", b"qwen3"), r"lacks the tensors blk\.0\.attn_k_norm\.weight, blk\.0\.attn_q_norm\.weight"),
         ((b"blk.1.ffn_up.weight", b"blk.1.ffn_xx.weight"), r"lacks the tensors blk\.1\.ffn_up\.weight"),
-        ((b"qwen2.block_count", b"qwen2.block_XXXXX"), r"lacks qwen2\.block_count"),
+        ((b"qwen2.block_count", b"qwen2.block_XXXXX"), r"lacks a positive qwen2\.block_count"),
     ],
 )
 def test_other_tensors_than_the_graph_uses_are_refused(
@@ -57,6 +57,42 @@ def test_unknown_rope_scaling_is_refused(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf", TinyModel(rope_scaling="yarn"))
     with pytest.raises(GgufError, match="rope scaling 'yarn'; known scalings: none, linear"):
         GgufModel.open(path)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"llama.expert_count": 8}, r"sets llama\.expert_count = 8"),
+        ({"llama.logit_scale": 0.5}, r"sets llama\.logit_scale = 0\.5"),
+        ({"llama.attention.sliding_window": 256}, "attends to 256 of 512 tokens"),
+        ({"llama.rope.dimension_count": 8}, "rotates 8 of 16 values"),
+        ({"split.count": 2}, "one part of a split GGUF"),
+        ({"llama.attention.scale": 1}, r"sets llama\.attention\.scale = 1"),
+    ],
+)
+def test_other_arithmetic_is_refused(extra: dict[str, float], message: str, tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", TinyModel(extra=extra))
+    with pytest.raises(GgufError, match=message):
+        GgufModel.open(path)
+
+
+def test_heads_that_do_not_divide_are_refused(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", TinyModel(num_heads=4, num_kv_heads=3))
+    with pytest.raises(GgufError, match="4 query heads for 3 key heads"):
+        GgufModel.open(path)
+
+
+def test_arithmetic_that_changes_nothing_is_accepted(tmp_path: Path) -> None:
+    extra = {"llama.expert_count": 0, "llama.attention.sliding_window": 512, "llama.rope.dimension_count": 16}
+    GgufModel.open(write_tiny_gguf(tmp_path / "tiny.gguf", TinyModel(extra=extra)))
+
+
+def test_metadata_of_another_type_is_refused(tmp_path: Path) -> None:
+    model = GgufModel.open(write_tiny_gguf(tmp_path / "tiny.gguf"))
+    with pytest.raises(GgufError, match=r"general\.name = 'Tiny llama' instead of a value of type int"):
+        model.integer("general.name")
+    with pytest.raises(GgufError, match=r"general\.name = 'Tiny llama' instead of a list"):
+        model.strings("general.name")
 
 
 def test_weights_beyond_float16_are_refused(tmp_path: Path) -> None:

