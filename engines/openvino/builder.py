@@ -26,7 +26,8 @@ from engines.folder import (
     describe_folder,
 )
 from engines.openvino.exact_vectors import restore_vectors
-from engines.openvino.gguf_model import GgufError, GgufModel, write_f16
+from engines.openvino.gguf_f16 import write_f16
+from engines.openvino.gguf_model import GgufError, GgufModel
 from engines.openvino.gguf_tokenizer import build_tokenizer
 from engines.progress import Phase, Progress, silent
 

@@ -1,4 +1,4 @@
-"""A GGUF file as the OpenVINO builder sees it: checked metadata, and its weights dequantised into an F16 GGUF.
+"""A GGUF file as the OpenVINO builder sees it: checked metadata and exact weights.
 
 The graph converter of openvino-genai knows three architectures and skips in silence what it does not know (rope
 scaling, experts), so everything outside the list is refused here. Source of the names: the GGUF specification and the
@@ -6,16 +6,13 @@ tensor names of `gguf.constants`.
 """
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import gguf
 import numpy as np
 from numpy.typing import NDArray
-
-from engines.progress import Phase, Progress, silent
 
 T = TypeVar("T", str, int, float, bool)
 
@@ -60,12 +57,12 @@ class GgufModel:
         """Open and check a GGUF file. Raises GgufError if it is damaged or not convertible exactly."""
         try:
             reader = gguf.GGUFReader(path)
+            field = reader.get_field("general.architecture")
+            model = cls(path, str(field.contents()) if field else "(none)", reader)
         except OSError as exc:
             raise GgufError(f"{path} cannot be read: {exc.strerror}") from exc
         except (ValueError, KeyError, IndexError, OverflowError, MemoryError) as exc:
             raise GgufError(f"{path} is not a whole GGUF file: {exc}") from exc
-        field = reader.get_field("general.architecture")
-        model = cls(path, str(field.contents()) if field else "(none)", reader)
         _refuse_unknown(model)
         return model
 
@@ -132,8 +129,10 @@ class GgufModel:
     @property
     def linear_rope_factor(self) -> float:
         """What linear rope scaling divides every frequency by; 1 without scaling."""
-        scaled = self.text(f"{self.architecture}.rope.scaling.type") == "linear"
-        return (self.number(f"{self.architecture}.rope.scaling.factor") or 1.0) if scaled else 1.0
+        prefix = f"{self.architecture}.rope"
+        is_linear = self.text(f"{prefix}.scaling.type") == "linear"
+        factor = self.number(f"{prefix}.scaling.factor" if is_linear else f"{prefix}.scale_linear")  # the old name
+        return factor or 1.0
 
     def rope_factors(self) -> NDArray[np.float32]:
         """Return what each rope frequency is divided by, [head_size / 2] or [1] where the file has no factors."""
@@ -182,18 +181,6 @@ class GgufModel:
         return next(tensor for tensor in self.reader.tensors if tensor.name == name)
 
 
-def write_f16(model: GgufModel, target: Path, progress: Progress = silent) -> None:
-    """Write the model with dequantised weights: matrices in F16, vectors in F32. The vocabulary is left out.
-
-    openvino-genai builds its own tokenizer beside the graph and fails without a vocabulary or a special token in it;
-    ours is written elsewhere, so it gets the smallest one that passes.
-    """
-    with closing(gguf.GGUFWriter(target, model.architecture)) as writer:
-        _add_parameters(writer, model)
-        _add_stand_in_vocabulary(writer)
-        _add_weights(writer, model.weights(), progress)
-
-
 def dequantise(tensor: gguf.ReaderTensor) -> NDArray[np.float32]:
     """Return the weights of a tensor, [rows, columns] or [size]. Raises GgufError on an unknown quantisation."""
     try:
@@ -201,50 +188,6 @@ def dequantise(tensor: gguf.ReaderTensor) -> NDArray[np.float32]:
     except NotImplementedError as exc:
         raise GgufError(f"tensor {tensor.name} is stored as {tensor.tensor_type.name}: {exc}") from exc
     return weights
-
-
-def _stored_dtype(tensor: gguf.ReaderTensor) -> np.dtype[np.float16] | np.dtype[np.float32]:
-    return np.dtype(np.float32) if len(tensor.shape) == 1 else np.dtype(np.float16)
-
-
-def _stored_weights(tensor: gguf.ReaderTensor) -> NDArray[np.floating[Any]]:
-    with np.errstate(over="ignore"):  # the check below names the tensor
-        weights: NDArray[np.floating[Any]] = dequantise(tensor).astype(_stored_dtype(tensor))
-    if not np.isfinite(weights).all():
-        raise GgufError(f"tensor {tensor.name} holds weights that {weights.dtype} cannot hold")
-    return weights
-
-
-def _add_parameters(writer: gguf.GGUFWriter, model: GgufModel) -> None:
-    for key, field in model.reader.fields.items():
-        if key.startswith(f"{model.architecture}."):
-            element = field.types[-1] if len(field.types) > 1 else None
-            writer.add_key_value(key, field.contents(), field.types[0], element)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-
-
-def _add_weights(writer: gguf.GGUFWriter, weights: list[gguf.ReaderTensor], progress: Progress) -> None:
-    """Write everything that has been added, then one tensor after the other: only one is in memory."""
-    for tensor in weights:
-        shape, dtype = tuple(int(size) for size in reversed(tensor.shape)), _stored_dtype(tensor)
-        writer.add_tensor_info(tensor.name, shape, dtype, tensor.n_elements * dtype.itemsize)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    for done, tensor in enumerate(weights):
-        progress(Phase.DEQUANTISE, done, len(weights))
-        writer.write_tensor_data(_stored_weights(tensor))
-    progress(Phase.DEQUANTISE, len(weights), len(weights))
-
-
-def _add_stand_in_vocabulary(writer: gguf.GGUFWriter) -> None:
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(["<end>", "a", "b", "ab"])
-    writer.add_token_types([gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * 3])
-    writer.add_token_merges(["a b"])
-    for add_id in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_pad_token_id):
-        add_id(0)
 
 
 def _refuse_unknown(model: GgufModel) -> None:
@@ -294,3 +237,5 @@ def _refuse_other_rope(model: GgufModel) -> None:
     rotated = model.integer(f"{prefix}.dimension_count") or model.head_size
     if rotated != model.head_size:
         raise GgufError(f"{model.path} rotates {rotated} of {model.head_size} values of a head; only all are converted")
+    if model.rope_factors().size not in (1, model.head_size // 2):
+        raise GgufError(f"{model.path} has {model.rope_factors().size} rope factors for {model.head_size} values")

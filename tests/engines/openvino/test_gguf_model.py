@@ -6,7 +6,8 @@ import gguf
 import numpy as np
 import pytest
 
-from engines.openvino.gguf_model import GgufError, GgufModel, write_f16
+from engines.openvino.gguf_f16 import write_f16
+from engines.openvino.gguf_model import GgufError, GgufModel
 from tests.tiny_gguf import TinyModel, write_tiny_gguf
 
 FLOATS = ["f32", "f16", "bf16"]
