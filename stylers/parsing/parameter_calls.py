@@ -67,7 +67,8 @@ class ParameterCalls(CallReader):
         while (marker := (yield from reader.until(between, ignore))) == self.before_key:
             pieces: list[str] = []
             yield from reader.until(markers(self.after_key), pieces.append)
-            yield from reader.spaced(self.before_value)
+            if self.before_value:
+                yield from reader.spaced(self.before_value)
             key = "".join(pieces).strip()
             out.arguments(f"{opening}{json.dumps(key, ensure_ascii=False)}: ")
             if not (yield from self._value(parameter_types(tool, key), answer)):
