@@ -10,7 +10,7 @@ from engines.folder import EngineFolder
 from engines.progress import Progress
 from llm_server.config import ConfigError, ModelConfig
 from llm_server.pull import pull
-from llm_server.registry import ServedModel
+from llm_server.registry import HiddenTokens, ServedModel
 from llm_server.tokenizer import Tokenizer
 from stylers.base import Styler
 
@@ -21,8 +21,8 @@ def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progre
     Raises ConfigError, PullError, EngineFolderError, TokenizerError and StylerError.
     """
     folder = EngineFolder.load(pull(config.model, home, progress))
-    styler = _styler(config, folder)
     tokenizer = Tokenizer.load(folder.tokenizer_path, pool)
+    styler = _styler(config, folder, tokenizer)
     marks = (tokenizer.token_id(stop) for stop in styler.stop)
     return ServedModel(
         name=config.served_model_name or folder.path.name,
@@ -30,18 +30,27 @@ def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progre
         tokenizer=tokenizer,
         executor=load_executor(folder, config.engine),
         end_token_ids=frozenset((*folder.description.end_token_ids, *(mark for mark in marks if mark is not None))),
-        hidden_token_ids=tokenizer.special_ids,
+        hidden_tokens=HiddenTokens(_hidden(tokenizer, styler)),
         defaults=folder.generation_config(),
         created=int(time.time()),
     )
 
 
-def _styler(config: ModelConfig, folder: EngineFolder) -> Styler:
+def _hidden(tokenizer: Tokenizer, styler: Styler) -> dict[str, int]:
+    """All special tokens but the tags of reasoning: where a parser leaves those in the text, they were asked for."""
+    shown = styler.think or ()
+    return {text: token_id for text, token_id in tokenizer.special_tokens.items() if text not in shown}
+
+
+def _styler(config: ModelConfig, folder: EngineFolder, tokenizer: Tokenizer) -> Styler:
     description = folder.description
     template = folder.chat_template if config.chat_template is None else _read_template(config.chat_template)
     name = config.styler or description.styler or stylers.detect(None, template, description.model_name)
     return stylers.get(name).for_model(
-        chat_template=template, bos_token=description.bos_text or "", eos_token=description.eos_text
+        chat_template=template,
+        bos_token=description.bos_text or "",
+        eos_token=description.eos_text,
+        control_tokens=tuple(tokenizer.special_tokens),  # typed by a user they are text
     )
 
 

@@ -1,5 +1,6 @@
 """The models one server serves, by name."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -7,6 +8,25 @@ from engines.contract import Executor
 from llm_server.errors import ModelNotFoundError
 from llm_server.tokenizer import Tokenizer
 from stylers.base import Styler
+
+
+class HiddenTokens:
+    """Special tokens to be dropped from answers.
+
+    Parsers see them, for most families' marks are special tokens; what a parser leaves in the text is dropped behind
+    it, by `removed_from`.
+    """
+
+    def __init__(self, tokens: Mapping[str, int]) -> None:
+        self.ids = frozenset(tokens.values())
+        self._pattern = re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))) or r"(?!)")
+
+    def removed_from(self, text: str) -> str:
+        """Return a text without the tokens."""
+        return self._pattern.sub("", text)
+
+
+NOTHING_HIDDEN = HiddenTokens({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +39,8 @@ class ServedModel:
     executor: Executor
     end_token_ids: frozenset[int]
     """End tokens of the model and of its styler's turns: they stop an answer unless end tokens are ignored."""
-    hidden_token_ids: frozenset[int] = frozenset()
-    """Special tokens that leave no text: all but the marks that the styler's parser reads."""
+    hidden_tokens: HiddenTokens = NOTHING_HIDDEN
+    """Special tokens that no client sees."""
     defaults: Mapping[str, float | int] = field(default_factory=dict)
     """The model's own sampling defaults, by the names of SamplingParams."""
     created: int = 0

@@ -10,7 +10,7 @@ import asyncio
 import codecs
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -109,10 +109,10 @@ class Tokenizer:
         """Return the id of the added token that reads exactly so, such as an end marker; None if there is none."""
         return self._added_ids.get(text)
 
-    def special_ids_in(self, texts: Iterable[str]) -> frozenset[int]:
-        """Return the special tokens that occur in any of `texts`."""
-        joined = "\n".join(texts)
-        return frozenset(i for text, i in self._added_ids.items() if i in self.special_ids and text in joined)
+    @property
+    def special_tokens(self) -> Mapping[str, int]:
+        """The special tokens by their text."""
+        return {text: token_id for text, token_id in self._added_ids.items() if token_id in self.special_ids}
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes a token stands for in the middle of a text; none for ids that the vocabulary lacks."""
@@ -152,32 +152,25 @@ class Tokenizer:
 
 
 class Detokenizer:
-    """Token ids of one answer to text, token by token, in constant time each.
+    """Token ids of one answer to text, token by token, in constant time each. Special tokens are text, too.
 
-    `hidden` tokens leave no text. `continues_text`: the answer goes on where a text broke off, so a SentencePiece
-    model's first space is the text's own and is kept.
+    `continues_text`: the answer goes on where a text broke off, so a SentencePiece model's first space is the text's
+    own and is kept.
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, *, hidden: frozenset[int] = frozenset(), continues_text: bool = False
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, continues_text: bool = False) -> None:
         self._tokenizer = tokenizer
-        self._hidden = hidden
         self._at_start = tokenizer.spelling.strips_first_space and not continues_text
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def piece(self, token_id: int) -> bytes | None:
-        """Return the bytes that `token_id` adds to the text if it comes next; None for a hidden token."""
-        if token_id in self._hidden:
-            return None
+    def piece(self, token_id: int) -> bytes:
+        """Return the bytes that `token_id` adds to the text if it comes next."""
         piece = self._tokenizer.token_bytes(token_id)
         return piece.removeprefix(b" ") if self._at_start else piece
 
     def feed(self, token_id: int) -> str:
         """Return the text that is complete now: bytes of a character that still lacks some are held back."""
         piece = self.piece(token_id)
-        if piece is None:
-            return ""
         self._at_start = False
         return self._decoder.decode(piece)
 

@@ -6,7 +6,7 @@ from engines.contract import GenerationRequest, Guide
 from engines.errors import InvalidRequestError
 from llm_server.errors import InvalidBodyError, UnsupportedParameterError
 from llm_server.protocol.chat import ChatCompletionRequest
-from llm_server.registry import ModelRegistry, ServedModel
+from llm_server.registry import NOTHING_HIDDEN, ModelRegistry, ServedModel
 from llm_server.services.answer import ChatAnswer
 from llm_server.services.choice import ChoiceReader
 from llm_server.services.prompt import encode_prompt
@@ -64,7 +64,7 @@ def _refuse_unsupported(body: ChatCompletionRequest, chat: Chat, model: ServedMo
     """Name what the model's family cannot do, instead of answering as if it had not been asked for."""
     if not chat.tools:
         return
-    if model.styler.supports.tools != "native":
+    if model.styler.call_format is None:
         raise UnsupportedParameterError(f"the model {model.name} is served without tools", "tools")
     if chat.tool_choice.mode != "auto":
         raise UnsupportedParameterError("tool_choice can only be 'auto' or 'none'", "tool_choice")
@@ -81,14 +81,15 @@ def _readers(
 ) -> list[ChoiceReader]:
     """One reader per choice, each with a state of its own."""
     stops = stop_strings(body, model, prompt)
-    hidden = frozenset[int]() if body.skip_special_tokens is False else model.hidden_token_ids
+    hidden = NOTHING_HIDDEN if body.skip_special_tokens is False else model.hidden_tokens
     return [
         ChoiceReader(
             index,
             request,
-            Detokenizer(model.tokenizer, hidden=hidden),
+            Detokenizer(model.tokenizer),
             StopStrings(stops, include=bool(body.include_stop_str_in_output)),
             model.styler.new_parser(tools=chat.tools, prefilled_think=prompt.prefilled_think),
+            hidden,
         )
         for index, request in enumerate(requests)
     ]

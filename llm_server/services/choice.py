@@ -1,9 +1,10 @@
 """One choice of an answer on its way back: token outputs to text, stop strings, deltas and log-probabilities."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engines.contract import FinishReason, GenerationRequest, TokenLogprob, TokenOutput
+from llm_server.registry import HiddenTokens
 from llm_server.stop_strings import StopStrings
 from llm_server.tokenizer import Detokenizer
 from stylers.output import Delta, OutputParser
@@ -39,6 +40,7 @@ class ChoiceReader:
         detokenizer: Detokenizer,
         stops: StopStrings,
         parser: OutputParser,
+        hidden: HiddenTokens,
     ) -> None:
         self.index = index
         self.request = request
@@ -49,6 +51,8 @@ class ChoiceReader:
         self._detokenizer = detokenizer
         self._stops = stops
         self._parser = parser
+        self._hidden = hidden
+        self._saw_hidden = False
         self._with_logprobs = request.sampling.logprobs is not None
         self._pending: deque[tuple[int, TokenPiece]] = deque()  # beginning in the raw text, token
         self._num_chars = 0  # length of the raw text before stop strings
@@ -68,6 +72,8 @@ class ChoiceReader:
         self._num_released += len(text)
         if self._stops.hit is not None or output.finish_reason is not None:
             deltas = self._finish(deltas, output.finish_reason)
+        if self._saw_hidden:
+            deltas = [shown for delta in deltas if (shown := self._without_hidden(delta)) is not None]
         return ChoiceUpdate(self.index, deltas, self._released_logprobs(), self.finish_reason)
 
     def _text(self, output: TokenOutput) -> str:
@@ -77,7 +83,9 @@ class ChoiceReader:
             self.num_tokens += 1
             if token_id in self.request.stop_token_ids:
                 break  # the end token is counted, and leaves neither text nor log-probability
-            if self._with_logprobs:
+            if token_id in self._hidden.ids:
+                self._saw_hidden = True
+            elif self._with_logprobs:
                 self._note_logprob(output.logprobs[position])
             text = self._detokenizer.feed(token_id)
             self._num_chars += len(text)
@@ -92,11 +100,16 @@ class ChoiceReader:
         self.finish_reason = self._parser.finish_reason
         return deltas
 
+    def _without_hidden(self, delta: Delta) -> Delta | None:
+        """The delta without special tokens that the parser did not read; None if nothing else is in it."""
+        content = self._hidden.removed_from(delta.content) if delta.content else None
+        reasoning = self._hidden.removed_from(delta.reasoning) if delta.reasoning else None
+        shown = replace(delta, content=content or None, reasoning=reasoning or None)
+        return shown if content or reasoning or delta.tool_calls else None
+
     def _note_logprob(self, entry: TokenLogprob) -> None:
         piece = self._detokenizer.piece(entry.token_id)
-        if piece is None:
-            return  # a hidden token leaves no text to be aligned with
-        alternatives = tuple((self._detokenizer.piece(i) or b"", logprob) for i, logprob in entry.alternatives)
+        alternatives = tuple((self._detokenizer.piece(i), logprob) for i, logprob in entry.alternatives)
         self._pending.append((self._num_chars, TokenPiece(piece, entry.logprob, alternatives)))
 
     def _released_logprobs(self) -> list[TokenPiece]:

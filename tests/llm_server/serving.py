@@ -12,7 +12,7 @@ from engines.contract import Executor
 from llm_server.app import create_app
 from llm_server.config import ServerConfig
 from llm_server.lifecycle import Lifecycle
-from llm_server.registry import ModelRegistry, ServedModel
+from llm_server.registry import HiddenTokens, ModelRegistry, ServedModel
 from stylers.generic import GenericStyler
 from tests.doubles import CHAT_TEMPLATE, END_ID, ScriptedExecutor, byte_tokenizer
 
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 def served(executor: Executor, name: str = MODEL, **fields: Any) -> ServedModel:
     tokenizer = byte_tokenizer()
-    styler = GenericStyler("generic").for_model(chat_template=CHAT_TEMPLATE)
     model: dict[str, Any] = {
+        "styler": GenericStyler("generic").for_model(chat_template=CHAT_TEMPLATE),
         "end_token_ids": frozenset((END_ID,)),
-        "hidden_token_ids": tokenizer.special_ids,
+        "hidden_tokens": HiddenTokens(tokenizer.special_tokens),
         "created": 1700000000,
     }
-    return ServedModel(name, styler, tokenizer, executor, **(model | fields))
+    return ServedModel(name, tokenizer=tokenizer, executor=executor, **(model | fields))
 
 
 @asynccontextmanager

@@ -1,14 +1,16 @@
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
+import stylers
 from engines.errors import EngineDeadError, OverloadedError, StepFailedError
 from llm_server.errors import INTERNAL_MESSAGE
-from tests.doubles import ScriptedExecutor, says
+from tests.doubles import INFO, ScriptedExecutor, says
 from tests.llm_server.serving import MARKUP, MODEL, ask, chat_body, client_for, events_of, post_chat, served, text_of
 
 PARROT = "Hi 🦜, <|im_end|"  # an end marker that breaks off stays text
@@ -222,6 +224,47 @@ def test_the_openai_client_reads_both_forms() -> None:
             return whole.choices[0].message.content, text
 
     assert asyncio.run(talk()) == ("Hello!", "Hello!")
+
+
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+THINK, THOUGHT, TURN, END = 259, 260, 257, 258  # <think>, </think>, <|im_start|>, <|im_end|>
+
+
+def as_qwen(script: list[int], **fields: Any) -> httpx.Response:
+    executor = ScriptedExecutor(lambda _: script, info=replace(INFO, max_sequence_length=2048))
+    post = chat_body(**fields)
+    return ask(executor, lambda http: http.post("/v1/chat/completions", json=post), styler=stylers.get("qwen3"))
+
+
+def test_reasoning_stands_apart_and_marks_that_nobody_reads_are_dropped() -> None:
+    script = [THINK, *b"Rain?", THOUGHT, *b"Hi", TURN, *b"!", END]
+    message = as_qwen(script).json()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("Rain?", "Hi!")
+    events = events_of(as_qwen(script, stream=True))
+    deltas = [event["choices"][0]["delta"] for event in events]
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "Rain?"
+    assert text_of(events) == "Hi!"
+    assert "<|im_start|>" in as_qwen(script, skip_special_tokens=False).json()["choices"][0]["message"]["content"]
+
+
+def test_calls_come_in_openais_form() -> None:
+    choice = as_qwen([*CALL.encode(), END], tools=[WEATHER]).json()["choices"][0]
+    [call] = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] is None
+    assert (call["type"], call["function"]["name"]) == ("function", "weather")
+    assert json.loads(call["function"]["arguments"]) == {"city": "Oslo"}
+
+
+def test_streamed_calls_are_named_first_and_add_up() -> None:
+    events = events_of(as_qwen([*CALL.encode(), END], tools=[WEATHER], stream=True))
+    pieces = [call for event in events for call in event["choices"][0]["delta"].get("tool_calls", [])]
+    assert pieces[0]["function"]["name"] == "weather"
+    assert pieces[0]["id"]
+    assert not any("id" in piece or "name" in piece["function"] for piece in pieces[1:])
+    assert json.loads("".join(piece["function"].get("arguments", "") for piece in pieces)) == {"city": "Oslo"}
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
 def _answer(response: httpx.Response, stream: bool) -> tuple[str, str]:

@@ -56,9 +56,8 @@ def test_half_a_character_waits_for_its_other_half() -> None:
     assert streamed(BYTES, [*"é".encode()[:1], ord("x")]) == ["", "\ufffdx", ""]
 
 
-def test_special_tokens_are_text_unless_hidden() -> None:
-    assert "".join(streamed(BYTES, [72, END_ID])) == "H<|im_end|>"
-    assert "".join(streamed(BYTES, [72, END_ID, 73], hidden=BYTES.special_ids)) == "HI"
+def test_special_tokens_are_text() -> None:
+    assert streamed(BYTES, [0xC3, END_ID, 73]) == ["", "\ufffd<|im_end|>", "I", ""]
 
 
 def test_special_tokens_in_a_prompt_are_recognised_unless_it_is_literal() -> None:
@@ -66,7 +65,7 @@ def test_special_tokens_in_a_prompt_are_recognised_unless_it_is_literal() -> Non
     assert BYTES.encode("a<|im_end|>", literal=True) == [*b"a<|im_end|>"]
     assert BYTES.token_id("<|im_end|>") == END_ID
     assert BYTES.token_id("a") is None
-    assert BYTES.special_ids_in(["say <|im_end|>"]) == {END_ID}
+    assert BYTES.special_tokens["<|im_end|>"] == END_ID
 
 
 @pytest.mark.parametrize("strip", [True, False])
