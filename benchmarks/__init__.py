@@ -1,0 +1,1 @@
+"""Measurements: a load generator for any OpenAI-compatible server, and the executor on its own."""
