@@ -1,0 +1,1 @@
+"""Prompts for the load generator, and the script that made the long ones."""
