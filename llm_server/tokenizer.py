@@ -99,7 +99,10 @@ class Tokenizer:
 
     def fewest_tokens(self, text: str) -> int:
         """How many tokens a text has at least; 0 where that cannot be told from its length."""
-        return -(-len(text) // self._longest_token_bytes) if self._longest_token_bytes else 0
+        if not self._keeps_every_byte:
+            return 0
+        longest, unknown = self._token_bytes_bounds
+        return -(-len(text.encode().translate(None, unknown)) // longest)
 
     def mentions_added_token(self, text: str) -> bool:
         """Whether an added or special token would be recognised somewhere in a text."""
@@ -133,11 +136,12 @@ class Tokenizer:
         return self.encode(text, literal=literal)
 
     @cached_property
-    def _longest_token_bytes(self) -> int | None:
-        """The most bytes that one token can stand for; None where a token may swallow text without end."""
+    def _token_bytes_bounds(self) -> tuple[int, bytes]:
+        """The most bytes that one token can stand for, and the bytes that no token stands for: those get lost."""
         vocab = self._backend.get_vocab(with_added_tokens=True)
-        keeps_every_byte = self._keeps_every_byte and _BYTE_OF.keys() <= vocab.keys()
-        return max(len(token.encode()) for token in vocab) if keeps_every_byte else None
+        unknown = bytes(byte for char, byte in _BYTE_OF.items() if char not in vocab)
+        added = (len(text.encode()) for text in self._added_ids)
+        return max(0, *map(len, vocab), *added), unknown  # other tokens have a character for each byte
 
     @cached_property
     def _added_pattern(self) -> re.Pattern[str]:

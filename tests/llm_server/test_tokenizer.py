@@ -115,6 +115,8 @@ def test_the_default_models_text_comes_back_wherever_its_tokens_end(default_engi
     text = "def f(x):\n    return x  # naïve 🦜➡️🧭 葡萄\n\n<|im_end|> 12345"
     token_ids = tokenizer.encode(text)
     assert "".join(streamed(tokenizer, token_ids)) == text
+    lost = "a\x04" * 500  # this vocabulary has no token for byte 4
+    assert 0 < tokenizer.fewest_tokens(lost) <= 500 == len(tokenizer.encode(lost))
     for token_id in range(tokenizer.vocab_size):
         spelled = tokenizer._backend.decode([token_id], skip_special_tokens=False)
         assert tokenizer.token_bytes(token_id).decode(errors="replace") == spelled
