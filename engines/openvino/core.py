@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from engines.contract import ExecutorStats, TokenOutput
 from engines.errors import EngineError, StepFailedError
+from engines.openvino import logit_edits
+from engines.openvino.logprobs import RawLogprobs
 from engines.openvino.sampler import Sampler
 from engines.openvino.scheduler import Scheduler
-from engines.openvino.sequence import ScheduledBatch, Sequence
+from engines.openvino.sequence import SampledToken, ScheduledBatch, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -53,14 +55,16 @@ class EngineCore:
         batch = self.scheduler.schedule()
         if batch is None:
             return []
+        seqs = batch.sampled
         try:
-            sampled_token_ids = self._forward_and_sample(batch)
+            sampled = self._forward_and_sample(batch, seqs)
         except Exception:
             log.exception("a step failed; its %d sequences are over", len(batch.items))
             return [(seq_id, StepFailedError("the model failed in this step")) for seq_id in self.scheduler.fail(batch)]
-        outputs: list[Outcome] = [*self.scheduler.commit(batch, sampled_token_ids)]
-        self._book(start, len(outputs))
-        return outputs
+        outputs: list[Outcome] = [*self.scheduler.commit(batch, sampled)]
+        self._book(start, len(sampled))
+        stuck = {seq.seq_id: seq.failure for seq in seqs if seq.failure is not None}
+        return [(seq_id, stuck.get(seq_id, output)) for seq_id, output in outputs] if stuck else outputs
 
     def stats(self) -> ExecutorStats:
         """Return a snapshot of now."""
@@ -79,10 +83,36 @@ class EngineCore:
             step_time_s=sum(duration for _, duration, _ in self._recent) / len(self._recent) if self._recent else 0.0,
         )
 
-    def _forward_and_sample(self, batch: ScheduledBatch) -> list[int]:
+    def _forward_and_sample(self, batch: ScheduledBatch, seqs: list[Sequence]) -> list[SampledToken]:
         logits = self.runner.forward(batch)  # [num_rows, vocab_size]
-        seqs: list[Sequence] = [item.seq for item in batch.items for _ in range(item.num_rows)]
-        return self.sampler.sample(logits, seqs) if seqs else []
+        if batch.num_rows > len(seqs):
+            logits = self._keep_prompt_logprobs(batch, logits)
+        if not seqs:
+            return []
+        asking = [row for row, seq in enumerate(seqs) if seq.sampling.logprobs is not None]
+        raw = RawLogprobs(logits, asking, [seqs[row].sampling.logprobs or 0 for row in asking]) if asking else None
+        logit_edits.apply(logits, [seq.edits for seq in seqs], [seq.token_ids for seq in seqs])
+        token_ids = self.sampler.sample(logits, seqs)
+        sampled = [SampledToken(token_id) for token_id in token_ids]
+        if raw is not None:
+            for row, logprob in zip(asking, raw.of([token_ids[row] for row in asking]), strict=True):
+                sampled[row] = SampledToken(token_ids[row], logprob)
+        return sampled
+
+    def _keep_prompt_logprobs(self, batch: ScheduledBatch, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Report on the prompts that asked for it; return the rows that tokens are sampled from."""
+        end = 0
+        sampled_rows = []
+        for item in batch.items:
+            begin, end = end, end + item.num_rows
+            if item.samples:
+                sampled_rows.append(end - 1)
+            if item.seq.wants_prompt_logprobs and item.start < item.seq.num_prompt_tokens:
+                following = item.seq.token_ids[item.start + 1 : item.start + item.num_tokens + 1]
+                rows = range(begin, begin + len(following))
+                counts = [item.seq.sampling.prompt_logprobs or 0] * len(following)
+                item.seq.prompt_logprobs += RawLogprobs(logits, rows, counts).of(following)
+        return logits[sampled_rows]
 
     def _book(self, start: float, num_tokens: int) -> None:
         now = time.perf_counter()

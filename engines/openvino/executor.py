@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from engines.config import EngineConfig
-from engines.contract import ExecutorInfo, ExecutorStats, GenerationRequest, Guide, SamplingParams, TokenOutput
-from engines.errors import EngineDeadError, EngineError, OverloadedError, UnsupportedFeatureError
+from engines.contract import ExecutorInfo, ExecutorStats, GenerationRequest, Guide, TokenOutput
+from engines.errors import EngineDeadError, EngineError, GuideError, OverloadedError, UnsupportedFeatureError
 from engines.folder import EngineFolder
 from engines.openvino.blocks import BlockPool, block_keys
 from engines.openvino.core import EngineCore, Outcome
+from engines.openvino.guides import GuideCompiler, GuideMatcher
 from engines.openvino.runner import ModelRunner
 from engines.openvino.scheduler import Scheduler
 from engines.openvino.sequence import Sequence
@@ -23,23 +24,17 @@ from engines.validation import check_request
 
 log = logging.getLogger(__name__)
 
-UNSUPPORTED_SAMPLING = (
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "logit_bias",
-    "bad_token_sequences",
-    "logprobs",
-    "prompt_logprobs",
-)
+COMPILE_TIMEOUT_S = 10.0
+"""A guide that takes longer to compile is refused."""
 
 
 class OpenVINOExecutor:
     """In-flight batching on the CPU. Satisfies `engines.contract.Executor`."""
 
-    def __init__(self, core: EngineCore, info: ExecutorInfo) -> None:
+    def __init__(self, core: EngineCore, info: ExecutorInfo, guides: GuideCompiler | None = None) -> None:
         self._core = core
         self._info = info
+        self._guides = guides
         self._streams: dict[str, OutputStream] = {}
         self._inbox: deque[Sequence | str] = deque()  # a sequence to add, or the id of one to cancel
         self._wake = threading.Event()
@@ -66,7 +61,8 @@ class OpenVINOExecutor:
         )
         pool = BlockPool(info.num_blocks)
         scheduler = Scheduler(pool, info.block_size, config.max_batch_size, config.max_num_tokens)
-        return cls(EngineCore(runner, scheduler), info)
+        guides = GuideCompiler(folder.tokenizer_path, info.vocab_size, folder.description.end_token_ids)
+        return cls(EngineCore(runner, scheduler), info, guides)
 
     @property
     def info(self) -> ExecutorInfo:
@@ -90,13 +86,12 @@ class OpenVINOExecutor:
         if not self.is_alive:
             raise self._death or EngineDeadError("the engine has not been started")
         check_request(request, self._info)
-        _refuse_unsupported(request)
         assert request.seq_id not in self._streams, f"seq_id {request.seq_id} is live already"
         if len(self._streams) >= self._info.max_batch_size + self._info.max_waiting:
             raise OverloadedError(f"{len(self._streams)} sequences are running or waiting; try again later")
-        stream = OutputStream()
-        self._streams[request.seq_id] = stream
-        self._inbox.append(self._sequence(request))
+        sequence = self._sequence(request)
+        stream = self._streams[request.seq_id] = OutputStream()
+        self._inbox.append(sequence)
         self._wake.set()
         return stream
 
@@ -109,8 +104,12 @@ class OpenVINOExecutor:
             self._wake.set()
 
     async def compile(self, guide: Guide) -> None:
-        """Refuse every guide: this executor has no grammar backend."""
-        raise UnsupportedFeatureError(f"guided decoding ({guide.kind}) is not supported by this engine", "guide")
+        """Compile a guide off the loop and keep it. Raises GuideError."""
+        try:
+            async with asyncio.timeout(COMPILE_TIMEOUT_S):
+                await asyncio.to_thread(self._matcher, guide)
+        except TimeoutError as exc:
+            raise GuideError(f"the {guide.kind} takes over {COMPILE_TIMEOUT_S:g} s to compile", "guide") from exc
 
     def stats(self) -> ExecutorStats:
         """Return the snapshot of the last step."""
@@ -125,10 +124,16 @@ class OpenVINOExecutor:
         await asyncio.to_thread(self._thread.join)
         self._die(EngineDeadError("the engine was shut down"))
 
+    def _matcher(self, guide: Guide) -> GuideMatcher:
+        if self._guides is None:
+            raise UnsupportedFeatureError("this engine was loaded without a tokenizer to guide with", "guide")
+        return self._guides.matcher(guide)
+
     def _sequence(self, request: GenerationRequest) -> Sequence:
         self._num_arrived += 1
         keys = block_keys(request.prompt_token_ids, self._info.block_size, salt=request.cache_salt)
-        return Sequence(request, keys, self._num_arrived, self._info.block_size)
+        matcher = self._matcher(request.guide) if request.guide is not None else None
+        return Sequence(request, keys, self._num_arrived, self._info.block_size, matcher)
 
     def _run(self) -> None:
         """Engine thread: empty the inbox, step, deliver; sleep when there is nothing to do."""
@@ -218,13 +223,3 @@ def merge(first: TokenOutput, second: TokenOutput) -> TokenOutput:
         first.num_cached_tokens,
         first.prompt_logprobs,
     )
-
-
-def _refuse_unsupported(request: GenerationRequest) -> None:
-    """Name the first field that this executor cannot honour yet."""
-    sampling, default = request.sampling, SamplingParams()
-    for name in UNSUPPORTED_SAMPLING:
-        if getattr(sampling, name) != getattr(default, name):
-            raise UnsupportedFeatureError(f"{name} is not supported by this engine", name)
-    if request.guide is not None:
-        raise UnsupportedFeatureError("guided decoding is not supported by this engine", "guide")

@@ -74,11 +74,7 @@ class Sampler:
         self._mask = np.zeros(shape, bool)
 
     def sample(self, logits: NDArray[np.float32], seqs: Rows[Sequence]) -> list[int]:
-        """Return one token id for each row of logits [num_rows, vocab_size], row i being of seqs[i].
-
-        Logits may be overwritten.
-        """
-        mask_stop_tokens(logits, seqs)
+        """Return one token id for each row of logits [num_rows, vocab_size], row i being of seqs[i]."""
         token_ids = logits.argmax(1)
         drawn = [row for row, seq in enumerate(seqs) if not seq.is_greedy]
         if drawn:
@@ -143,13 +139,6 @@ class Sampler:
         rank = np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
         dropped = rank >= num_equal[rows]
         probs[rows[dropped], columns[dropped]] = 0.0
-
-
-def mask_stop_tokens(logits: NDArray[np.float32], seqs: Rows[Sequence]) -> None:
-    """Make it impossible to stop before min_tokens."""
-    for row, seq in enumerate(seqs):
-        if seq.num_generated_tokens < seq.sampling.min_tokens:
-            logits[row, list(seq.request.stop_token_ids)] = -np.inf
 
 
 def uniform(seeds: NDArray[np.uint64], positions: NDArray[np.uint64]) -> Floats:

@@ -11,12 +11,12 @@ budget is used up. Three invariants:
 """
 
 from bisect import insort
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engines.contract import FinishReason, TokenOutput
-from engines.openvino.blocks import BlockPool
+from engines.openvino.blocks import BlockKey, BlockPool
 from engines.openvino.policy import AdmissionPolicy, GuaranteedNoEvict
-from engines.openvino.sequence import ScheduledBatch, ScheduledSequence, Sequence
+from engines.openvino.sequence import SampledToken, ScheduledBatch, ScheduledSequence, Sequence
 
 MIN_CHUNK = 2
 """Fewest tokens of a prefill chunk."""
@@ -86,18 +86,12 @@ class Scheduler:
         self._admit(budget, items)
         return ScheduledBatch(items) if items else None
 
-    def commit(self, batch: ScheduledBatch, sampled_token_ids: list[int]) -> list[tuple[str, TokenOutput]]:
+    def commit(self, batch: ScheduledBatch, sampled: list[SampledToken]) -> list[tuple[str, TokenOutput]]:
         """Book a step that succeeded: KV that exists now, published blocks, new tokens, sequences that ended."""
-        outputs = []
-        row = 0
         for item in batch.items:
-            seq = item.seq
-            seq.num_computed_tokens = item.start + item.num_tokens
-            self._publish(seq)
-            if item.num_rows:
-                outputs.append((seq.seq_id, self._append(seq, sampled_token_ids[row])))
-                row += item.num_rows
-        return outputs
+            item.seq.num_computed_tokens = item.start + item.num_tokens
+            self._publish(item.seq)
+        return [(seq.seq_id, self._append(seq, token)) for seq, token in zip(batch.sampled, sampled, strict=True)]
 
     def fail(self, batch: ScheduledBatch) -> list[str]:
         """Drop the sequences of a step that threw; return their ids."""
@@ -117,7 +111,7 @@ class Scheduler:
         position = 0
         while position < len(self.waiting) and len(self.running) < self.max_batch_size and budget >= MIN_CHUNK:
             seq = self.waiting[position]
-            usable = seq.prompt_keys[: max(seq.num_prompt_tokens - MIN_CHUNK, 0) // self.block_size]
+            usable = self._reusable_keys(seq)
             match = self.pool.match(usable)
             num_hits = len(match.blocks)
             if num_hits < len(usable) and usable[num_hits].digest in self._computing:
@@ -131,6 +125,12 @@ class Scheduler:
             self._start(seq, match.blocks, match.uid)
             budget -= self._schedule_chunk(seq, budget, items)
             promised += seq.max_blocks - len(seq.block_table)
+
+    def _reusable_keys(self, seq: Sequence) -> list[BlockKey]:
+        """The blocks that may come out of the cache: not the last two tokens, and none where all need logits."""
+        if seq.wants_prompt_logprobs:
+            return []
+        return seq.prompt_keys[: max(seq.num_prompt_tokens - MIN_CHUNK, 0) // self.block_size]
 
     def _start(self, seq: Sequence, hits: list[int], uid: int) -> None:
         self.pool.acquire(hits)
@@ -149,6 +149,8 @@ class Scheduler:
         missing = -(-(start + num_tokens) // self.block_size) - len(seq.block_table)
         if missing > 0:
             seq.block_table += self.pool.allocate(missing)
+        if seq.wants_prompt_logprobs and start < seq.num_prompt_tokens:
+            return ScheduledSequence(seq, start, num_tokens, num_rows=num_tokens)
         return ScheduledSequence(seq, start, num_tokens, num_rows=int(start + num_tokens == len(seq.token_ids)))
 
     def _publish(self, seq: Sequence) -> None:
@@ -159,15 +161,20 @@ class Scheduler:
             self._computing.discard(key.digest)
         seq.num_published_blocks = max(seq.num_published_blocks, num_full)
 
-    def _append(self, seq: Sequence, token_id: int) -> TokenOutput:
-        seq.token_ids.append(token_id)
+    def _append(self, seq: Sequence, token: SampledToken) -> TokenOutput:
+        seq.append(token.token_id)
         self.counters.num_generated_tokens += 1
-        reason = finish_reason(seq, token_id)
-        cached = None if seq.has_output else seq.num_cached_tokens
-        seq.has_output = True
-        if reason is not None:
+        reason = finish_reason(seq, token.token_id)
+        is_over = reason is not None or seq.failure is not None
+        logprobs = () if token.logprob is None else (token.logprob,)
+        output = TokenOutput((token.token_id,), reason, logprobs)
+        if not seq.has_output:
+            prompt_logprobs = tuple(seq.prompt_logprobs) if seq.wants_prompt_logprobs else None
+            output = replace(output, num_cached_tokens=seq.num_cached_tokens, prompt_logprobs=prompt_logprobs)
+            seq.has_output = True
+        if is_over:
             self.finish(seq)
-        return TokenOutput((token_id,), reason, num_cached_tokens=cached)
+        return output
 
 
 def chunk_size(num_left: int, budget: int) -> int:

@@ -3,8 +3,11 @@
 import random
 from dataclasses import dataclass
 
-from engines.contract import GenerationRequest
+from engines.contract import GenerationRequest, TokenLogprob
+from engines.errors import GuideError
 from engines.openvino.blocks import ROOT_UID, BlockKey
+from engines.openvino.guides import GuideMatcher
+from engines.openvino.logit_edits import LogitEdits
 
 GREEDY_BELOW = 1e-5
 """Temperatures under this are greedy: dividing logits by less loses nothing but float range."""
@@ -13,7 +16,14 @@ GREEDY_BELOW = 1e-5
 class Sequence:
     """One request's tokens and KV blocks. Only the scheduler changes it."""
 
-    def __init__(self, request: GenerationRequest, prompt_keys: list[BlockKey], arrival: int, block_size: int) -> None:
+    def __init__(
+        self,
+        request: GenerationRequest,
+        prompt_keys: list[BlockKey],
+        arrival: int,
+        block_size: int,
+        matcher: GuideMatcher | None = None,
+    ) -> None:
         self.request = request
         self.seq_id = request.seq_id
         self.sampling = request.sampling
@@ -24,6 +34,8 @@ class Sequence:
         self.max_blocks = -(-(self.num_prompt_tokens + request.max_tokens) // block_size)
         seed = request.sampling.seed
         self.seed = random.getrandbits(64) if seed is None else seed & (2**64 - 1)
+        self.edits = LogitEdits.of(request, matcher)
+        self.prompt_logprobs: list[TokenLogprob] = []
         self.is_greedy = request.sampling.temperature < GREEDY_BELOW
 
         self.block_table: list[int] = []
@@ -44,6 +56,23 @@ class Sequence:
         """Tokens without KV: the rest of the prompt, or the one token sampled last."""
         return len(self.token_ids) - self.num_computed_tokens
 
+    @property
+    def wants_prompt_logprobs(self) -> bool:
+        """Whether every token of the prompt needs logits, so that none can come out of the cache."""
+        return self.sampling.prompt_logprobs is not None
+
+    def append(self, token_id: int) -> None:
+        """Add a sampled token."""
+        self.token_ids.append(token_id)
+        if self.edits is not None:
+            self.edits.advance(token_id)
+
+    @property
+    def failure(self) -> GuideError | None:
+        """Why the sequence cannot go on although its step went well."""
+        error = self.edits.matcher.error if self.edits and self.edits.matcher else None
+        return GuideError(f"the guide cannot be followed: {error}", "guide") if error else None
+
 
 @dataclass(slots=True)
 class ScheduledSequence:
@@ -54,14 +83,32 @@ class ScheduledSequence:
     num_tokens: int
     num_rows: int
 
+    @property
+    def samples(self) -> bool:
+        """Whether a token is sampled from the last row: nothing is left to compute before it."""
+        return self.start + self.num_tokens == len(self.seq.token_ids)
+
 
 @dataclass(slots=True)
 class ScheduledBatch:
-    """What one step computes, decodes first."""
+    """What one step computes, decodes first. The rows of logits are those of the items, in their order."""
 
     items: list[ScheduledSequence]
 
     @property
-    def sampled(self) -> list[ScheduledSequence]:
-        """The items that get logits, in the order of the logits' rows."""
-        return [item for item in self.items if item.num_rows]
+    def sampled(self) -> list[Sequence]:
+        """The sequences that get a token, in order."""
+        return [item.seq for item in self.items if item.samples]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of logits."""
+        return sum(item.num_rows for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """What was drawn for a sequence."""
+
+    token_id: int
+    logprob: TokenLogprob | None = None

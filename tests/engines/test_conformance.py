@@ -4,13 +4,16 @@ An executor joins by a line in LOADERS; it must serve a small random model with 
 """
 
 import asyncio
+import json
 import math
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
 
 from engines import (
     ContextLengthError,
@@ -296,25 +299,30 @@ def test_invalid_requests_are_refused_by_name_and_cost_nothing(run: Callable[...
     run(story)
 
 
-EVERY_FIELD = [
-    replace(GREEDY, repetition_penalty=1.3),
-    replace(GREEDY, presence_penalty=0.5),
-    replace(GREEDY, frequency_penalty=0.5),
-    replace(GREEDY, logit_bias={3: 100.0}),
-    replace(GREEDY, bad_token_sequences=((1, 2), (3,))),
-    replace(GREEDY, logprobs=2),
-    replace(GREEDY, prompt_logprobs=2),
+Field = tuple[str, Callable[[list[int]], Any]]
+
+EVERY_FIELD: list[Field] = [  # a value that must change a greedy answer, given the plain one
+    ("repetition_penalty", lambda plain: 5.0),
+    ("presence_penalty", lambda plain: 2.0),
+    ("frequency_penalty", lambda plain: 2.0),
+    ("logit_bias", lambda plain: {plain[1] + 1: 100.0}),
+    ("bad_token_sequences", lambda plain: ((plain[0],), (plain[1], plain[2]))),
+    ("logprobs", lambda plain: 2),
+    ("prompt_logprobs", lambda plain: 2),
 ]
 
 
-@pytest.mark.parametrize("sampling", EVERY_FIELD, ids=str)
-def test_a_field_is_honoured_or_refused_by_name(run: Callable[..., None], sampling: SamplingParams) -> None:
+@pytest.mark.parametrize("field", EVERY_FIELD, ids=lambda field: str(field[0]))
+def test_a_field_is_honoured_or_refused_by_name(run: Callable[..., None], field: Field) -> None:
+    name, value = field
+
     async def story(executor: Executor) -> None:
-        plain = await collect(executor.submit(request_for("plain", range(20))))
-        (name,) = [name for name in SamplingParams.__slots__ if getattr(sampling, name) != getattr(GREEDY, name)]
+        plain = await collect(executor.submit(request_for("plain", range(20), max_tokens=30)))
+        answer = [token_id for output in plain for token_id in output.token_ids]
+        request = request_for("mine", range(20), replace(GREEDY, **{name: value(answer)}), max_tokens=30)
         refused = None
         try:
-            outputs = await collect(executor.submit(request_for("mine", range(20), sampling)))
+            outputs = await collect(executor.submit(request))
         except UnsupportedFeatureError as refusal:
             refused = refusal.param
         if refused is not None:
@@ -327,12 +335,115 @@ def test_a_field_is_honoured_or_refused_by_name(run: Callable[..., None], sampli
     run(story)
 
 
-@pytest.mark.parametrize("kind", list(GuideKind))
-def test_a_guide_compiles_or_is_refused(run: Callable[..., None], kind: GuideKind) -> None:
+def test_logprobs_are_those_of_the_raw_distribution(run: Callable[..., None]) -> None:
     async def story(executor: Executor) -> None:
-        with pytest.raises(InvalidRequestError):
-            await executor.compile(Guide(kind, "{ [ ( not valid in any of them"))
-        assert executor.is_alive
+        sampling = SamplingParams(seed=3, temperature=0.7, top_k=3, logprobs=5, logit_bias={1: -100.0})
+        outputs = await collect(executor.submit(request_for("a", range(20), sampling)))
+        logprobs = [logprob for output in outputs for logprob in output.logprobs]
+        assert [logprob.token_id for logprob in logprobs] == [t for output in outputs for t in output.token_ids]
+        for logprob in logprobs:
+            values = [value for _, value in logprob.alternatives]
+            assert len(values) == 5
+            assert values == sorted(values, reverse=True)
+            assert all(value <= 0 for value in [*values, logprob.logprob])
+            assert dict(logprob.alternatives).get(logprob.token_id, logprob.logprob) == logprob.logprob
+
+    run(story)
+
+
+def test_zero_logprobs_report_the_sampled_token_only(run: Callable[..., None]) -> None:
+    async def story(executor: Executor) -> None:
+        outputs = await collect(executor.submit(request_for("a", range(20), replace(GREEDY, logprobs=0))))
+        assert all(len(output.logprobs) == len(output.token_ids) for output in outputs)
+        assert not any(logprob.alternatives for output in outputs for logprob in output.logprobs)
+
+    run(story)
+
+
+def test_prompt_logprobs_cover_the_whole_prompt_chunked_or_cached(run: Callable[..., None]) -> None:
+    async def story(executor: Executor) -> None:
+        prompt = [index * 7 % 200 for index in range(150)]
+        await tokens(executor, request_for("fill the cache", prompt))
+        sampling = replace(GREEDY, prompt_logprobs=3)
+        first, second = [await collect(executor.submit(request_for(name, prompt, sampling))) for name in ("a", "b")]
+        report = first[0].prompt_logprobs
+        assert report is not None
+        assert [logprob.token_id for logprob in report] == prompt[1:]
+        assert all(len(logprob.alternatives) == 3 for logprob in report)
+        assert report == second[0].prompt_logprobs
+        plain = await collect(executor.submit(request_for("plain", prompt)))
+        assert [output.token_ids for output in plain] == [output.token_ids for output in first]
+        assert all(output.prompt_logprobs is None for output in first[1:])
+
+    run(story)
+
+
+INVALID_GUIDES = [
+    Guide(GuideKind.JSON_SCHEMA, "{ not json"),
+    Guide(GuideKind.JSON_SCHEMA, '{"type": "nothing known"}'),
+    Guide(GuideKind.JSON_SCHEMA, '{"type": "object", "properties": {"tags": {"type": "array", "uniqueItems": true}}}'),
+    Guide(GuideKind.JSON_SCHEMA, "[" * 5000 + "]" * 5000),
+    Guide(GuideKind.JSON_SCHEMA, '{"properties": ' * 100 + "{}" + "}" * 100),
+    Guide(GuideKind.REGEX, "[a-z]+("),
+    Guide(GuideKind.CHOICE, "[]"),
+    Guide(GuideKind.CHOICE, '{"a": 1}'),
+    Guide(GuideKind.GRAMMAR, "start: nowhere"),
+    Guide(GuideKind.GRAMMAR, "{ [ ("),
+    Guide(GuideKind.REGEX, "a" * 10**6),
+]
+
+
+@pytest.mark.parametrize("guide", INVALID_GUIDES, ids=lambda guide: f"{guide.kind}-{guide.source[:20]}")
+def test_a_guide_that_does_not_compile_is_refused_and_harms_nobody(run: Callable[..., None], guide: Guide) -> None:
+    async def story(executor: Executor) -> None:
+        bystander = asyncio.ensure_future(tokens(executor, request_for("bystander", range(20))))
+        with pytest.raises(InvalidRequestError) as caught:
+            await executor.compile(guide)
+        assert caught.value.param == "guide"
+        assert len(await bystander) == 12
+
+    run(story)
+
+
+def test_a_guided_answer_follows_its_guide(run: Callable[..., None], tiny_engine: Path) -> None:
+    tokenizer = Tokenizer.from_file(str(tiny_engine / "tokenizer.json"))
+    end = int(tokenizer.token_to_id("<|im_end|>") or 0)
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 5}, "size": {"enum": [1, 22]}},
+        "required": ["name", "size"],
+        "additionalProperties": False,
+    }
+    guides = {
+        Guide(GuideKind.CHOICE, '["north", "south west"]'): r"north|south west",
+        Guide(GuideKind.REGEX, "[0-9]{3}-[a-c]+x"): r"[0-9]{3}-[a-c]+x",
+        Guide(GuideKind.JSON_SCHEMA, json.dumps(schema)): r"\{.*\}",
+        Guide(GuideKind.GRAMMAR, 'start: ("ab" | "cd")+ "."'): r"(ab|cd)+\.",
+        Guide(GuideKind.GRAMMAR, 'root ::= "yes" | "no"'): r"yes|no",
+    }
+
+    async def answer(executor: Executor, name: str, guide: Guide, seed: int) -> str | None:
+        try:
+            await executor.compile(guide)
+        except UnsupportedFeatureError:
+            return None
+        request = replace(
+            request_for(name, range(20), SamplingParams(seed=seed, logit_bias={end: 3.0}), 300),
+            guide=guide,
+            stop_token_ids=frozenset([end]),
+        )
+        outputs = await collect(executor.submit(request))
+        assert outputs[-1].finish_reason == FinishReason.STOP
+        return str(tokenizer.decode([t for output in outputs for t in output.token_ids]))
+
+    async def story(executor: Executor) -> None:
+        texts = await asyncio.gather(
+            *(answer(executor, f"{index}-{seed}", guide, seed) for index, guide in enumerate(guides) for seed in (1, 2))
+        )
+        for text, pattern in zip(texts, [pattern for pattern in guides.values() for _ in range(2)], strict=True):
+            assert text is None or re.fullmatch(pattern, text, re.DOTALL), (text, pattern)
+        for text in texts[4:6]:
+            assert text is None or set(json.loads(text)) == {"name", "size"}
 
     run(story)
 

@@ -14,8 +14,8 @@ from tests.engines.openvino import reference_sampler
 VOCAB_SIZE = 3000  # not a multiple of the chunk, and more than the sampler sorts at first
 
 
-def sequence(params: SamplingParams, prompt: tuple[int, ...] = (1, 2), stop: frozenset[int] = frozenset()) -> Sequence:
-    return Sequence(GenerationRequest("s", prompt, params, 100, stop_token_ids=stop), [], 0, 32)
+def sequence(params: SamplingParams, prompt: tuple[int, ...] = (1, 2)) -> Sequence:
+    return Sequence(GenerationRequest("s", prompt, params, 100), [], 0, 32)
 
 
 def number_of(seq: Sequence) -> float:
@@ -47,7 +47,9 @@ def test_every_token_equals_the_plain_samplers(
     batch: list[SamplingParams], seed: int, scale: float, vocab_size: int
 ) -> None:
     logits = random_logits(len(batch), seed, scale, vocab_size)
-    logits = np.round(logits * 4) / np.float32(4) if seed % 2 else logits  # every second time with many ties, as bf16 has them
+    logits = (
+        np.round(logits * 4) / np.float32(4) if seed % 2 else logits
+    )  # every second time with many ties, as bf16 has them
     seqs = [sequence(params) for params in batch]
     sampled = Sampler(vocab_size).sample(logits.copy(), seqs)
     for row, seq in enumerate(seqs):
@@ -101,15 +103,6 @@ def test_greedy_takes_the_first_of_the_largest() -> None:
     logits[0, [7, 290]] = 1.0
     for params in (SamplingParams(temperature=0.0), SamplingParams(temperature=1e-9), SamplingParams(top_k=1, seed=5)):
         assert Sampler(300).sample(logits.copy(), [sequence(params)]) == [7]
-
-
-def test_min_tokens_masks_every_stop_token() -> None:
-    logits = np.zeros((1, 10), np.float32)
-    logits[0, [3, 4]] = 9.0, 8.0
-    seq = sequence(SamplingParams(temperature=0.0, min_tokens=1), stop=frozenset([3, 4]))
-    assert Sampler(10).sample(logits.copy(), [seq]) == [0]
-    seq.token_ids.append(0)
-    assert Sampler(10).sample(logits.copy(), [seq]) == [3]
 
 
 def test_extreme_logits_give_no_nan_and_no_impossible_token() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from engines.contract import FinishReason, GenerationRequest, SamplingParams, TokenOutput
 from engines.openvino.blocks import BlockPool, block_keys
 from engines.openvino.scheduler import MIN_CHUNK, Scheduler, chunk_size
-from engines.openvino.sequence import ScheduledBatch, Sequence
+from engines.openvino.sequence import SampledToken, ScheduledBatch, Sequence
 
 BLOCK_SIZE = 4
 STOP = 7
@@ -35,7 +35,7 @@ def sequence(
 def step(scheduler: Scheduler, token_id: int = 0) -> tuple[ScheduledBatch, list[tuple[str, TokenOutput]]]:
     batch = scheduler.schedule()
     assert batch is not None
-    return batch, scheduler.commit(batch, [token_id] * len(batch.sampled))
+    return batch, scheduler.commit(batch, [SampledToken(token_id)] * len(batch.sampled))
 
 
 def shares(batch: ScheduledBatch) -> dict[str, int]:
@@ -212,7 +212,7 @@ def test_every_sequence_ends_and_nothing_leaks(
                 break
             continue
         check_batch(scheduler, batch)
-        for name, output in scheduler.commit(batch, [0] * len(batch.sampled)):
+        for name, output in scheduler.commit(batch, [SampledToken(0)] * len(batch.sampled)):
             assert name not in ended
             generated[name] = generated.get(name, 0) + 1
             if output.finish_reason:

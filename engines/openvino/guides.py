@@ -1,0 +1,168 @@
+"""Guides to grammars of llguidance: compiled once, cached by content, one matcher per sequence.
+
+Source: llguidance (github.com/guidance-ai/llguidance), an Earley parser over a lexer of regex derivatives that fills a
+bit per token of the vocabulary.
+"""
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+
+import llguidance
+import llguidance.numpy
+import numpy as np
+from llguidance.gbnf_to_lark import GbnfToLarkError, any_to_lark
+from numpy.typing import NDArray
+
+from engines.contract import Guide, GuideKind
+from engines.errors import GuideError, UnsupportedFeatureError
+
+MAX_SOURCE_BYTES = 256 * 1024
+MAX_DEPTH = 64
+CACHE_SIZE = 256
+MAX_MESSAGE = 300
+
+WHITESPACE = r"[ ]?|\n[ ]{0,32}"
+"""Between the tokens of JSON: a small model that may write blanks without end does so."""
+
+
+class GuideMatcher:
+    """Where one sequence stands in its grammar."""
+
+    def __init__(self, matcher: llguidance.LLMatcher, vocab_size: int) -> None:
+        self._matcher = matcher
+        self._bits = llguidance.numpy.allocate_token_bitmask(1, vocab_size)
+
+    @property
+    def error(self) -> str | None:
+        """Why the grammar cannot go on, if it cannot: a limit of the parser was hit."""
+        return self._matcher.get_error() if self._matcher.is_error() else None
+
+    def mask(self, logits: NDArray[np.float32]) -> None:
+        """Set to minus infinity the logits [vocab_size] of all tokens that the grammar does not allow next."""
+        llguidance.numpy.fill_next_token_bitmask(self._matcher, self._bits)
+        if self._matcher.is_error():
+            return  # the sequence is about to fail with `error`
+        allowed = np.unpackbits(self._bits.view(np.uint8)[0], count=len(logits), bitorder="little")
+        logits[allowed == 0] = -np.inf
+
+    def advance(self, token_id: int) -> None:
+        """Take note of the token that was sampled."""
+        if not self._matcher.is_stopped():
+            self._matcher.consume_token(token_id)
+
+
+class GuideCompiler:
+    """Compiles guides for one tokenizer. Thread-safe."""
+
+    def __init__(self, tokenizer_path: Path, vocab_size: int, end_token_ids: tuple[int, ...]) -> None:
+        self._tokenizer_path = tokenizer_path
+        self._vocab_size = vocab_size
+        self._end_token_ids = end_token_ids
+        self._cache: OrderedDict[Guide, llguidance.LLMatcher] = OrderedDict()
+        self._lock = Lock()
+
+    def matcher(self, guide: Guide) -> GuideMatcher:
+        """Return a matcher at the grammar's start. Raises GuideError where the guide does not compile."""
+        with self._lock:
+            start = self._cache.get(guide)
+            if start is not None:
+                self._cache.move_to_end(guide)
+        if start is None:
+            start = self._compile(guide)
+            with self._lock:
+                self._cache[guide] = start
+                if len(self._cache) > CACHE_SIZE:
+                    self._cache.popitem(last=False)
+        return GuideMatcher(start.deep_copy(), self._vocab_size)
+
+    @cached_property
+    def _tokenizer(self) -> llguidance.LLTokenizer:
+        """Made when the first guide comes: it takes half a second that most starts can do without."""
+        text = self._tokenizer_path.read_text(encoding="utf-8")
+        return llguidance.LLTokenizer(text, n_vocab=self._vocab_size, eos_token=list(self._end_token_ids))
+
+    def _compile(self, guide: Guide) -> llguidance.LLMatcher:
+        if len(guide.source.encode()) > MAX_SOURCE_BYTES:
+            raise GuideError(f"the {guide.kind} is larger than {MAX_SOURCE_BYTES} bytes", "guide")
+        try:
+            grammar = _GRAMMARS[guide.kind](guide.source)
+        except (ValueError, RecursionError, GbnfToLarkError) as exc:
+            raise GuideError(f"the {guide.kind} is not valid: {exc}", "guide") from exc
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
+        if matcher.is_error():
+            raise GuideError(f"the {guide.kind} does not compile: {_explain(matcher.get_error(), guide)}", "guide")
+        return matcher
+
+
+def _json_object(source: str) -> str:
+    return _json_schema('{"type": "object"}')
+
+
+def _json_schema(source: str) -> str:
+    schema = json.loads(source)
+    _check_depth(schema)
+    return str(llguidance.LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": WHITESPACE}))
+
+
+def _regex(source: str) -> str:
+    return str(llguidance.LLMatcher.grammar_from_regex(source))
+
+
+def _choice(source: str) -> str:
+    choices = json.loads(source)
+    if not (isinstance(choices, list) and choices and all(isinstance(choice, str) and choice for choice in choices)):
+        raise ValueError("a choice is a list of texts that are not empty")
+    return str(llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(json.dumps, choices))))
+
+
+def _grammar(source: str) -> str:
+    return str(llguidance.LLMatcher.grammar_from_lark(any_to_lark(source)))
+
+
+def _call_format(source: str) -> str:
+    raise UnsupportedFeatureError("constrained calls are not supported by this engine", "guide")
+
+
+_GRAMMARS = {
+    GuideKind.JSON_OBJECT: _json_object,
+    GuideKind.JSON_SCHEMA: _json_schema,
+    GuideKind.REGEX: _regex,
+    GuideKind.CHOICE: _choice,
+    GuideKind.GRAMMAR: _grammar,
+    GuideKind.CALL_FORMAT: _call_format,
+}
+
+
+def _check_depth(schema: object, depth: int = 0) -> None:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+    if isinstance(schema, dict):
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for item in schema:
+            _check_depth(item, depth + 1)
+
+
+def _explain(message: str, guide: Guide) -> str:
+    """Put the parser's message into one line, with the places of the schema's keywords that it names."""
+    text = " ".join(message.split())[:MAX_MESSAGE]
+    named = re.search(r"Unimplemented keys: (\[.*?\])", text)
+    if guide.kind != GuideKind.JSON_SCHEMA or named is None:
+        return text
+    keywords = set(json.loads(named[1]))
+    return f"not supported: {', '.join(_places(json.loads(guide.source), keywords, '#'))}"
+
+
+def _places(schema: object, keywords: set[str], path: str) -> Iterator[str]:
+    if isinstance(schema, dict):
+        yield from (f"{path}/{keyword}" for keyword in schema if keyword in keywords)
+        for name, value in schema.items():
+            yield from _places(value, keywords, f"{path}/{name}")
+    elif isinstance(schema, list):
+        for index, value in enumerate(schema):
+            yield from _places(value, keywords, f"{path}/{index}")
