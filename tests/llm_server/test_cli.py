@@ -1,9 +1,11 @@
 import inspect
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,6 +16,15 @@ from llm_server.config import ALL_OPTIONS
 from tests.llm_server.serving import events_of, text_of
 
 PATIENCE_S = 60
+
+
+@pytest.fixture(autouse=True)
+def _keep_logging_as_it_is() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
