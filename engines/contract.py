@@ -155,6 +155,8 @@ class ExecutorStats:
     num_cached_tokens: int = 0
     """Prompt tokens that came out of the prefix cache; over num_prompt_tokens this is the hit rate."""
     num_generated_tokens: int = 0
+    num_preemptions: int = 0
+    """How often a running sequence had to give its blocks back and wait."""
     tokens_per_s: float = 0.0
     """Generated tokens per second."""
     step_time_s: float = 0.0

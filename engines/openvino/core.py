@@ -79,6 +79,7 @@ class EngineCore:
             num_prompt_tokens=scheduler.counters.num_prompt_tokens,
             num_cached_tokens=scheduler.counters.num_cached_tokens,
             num_generated_tokens=scheduler.counters.num_generated_tokens,
+            num_preemptions=scheduler.counters.num_preemptions,
             tokens_per_s=self._tokens_per_s(),
             step_time_s=sum(duration for _, duration, _ in self._recent) / len(self._recent) if self._recent else 0.0,
         )

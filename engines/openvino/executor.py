@@ -17,6 +17,7 @@ from engines.folder import EngineFolder
 from engines.openvino.blocks import BlockPool, block_keys
 from engines.openvino.core import EngineCore, Outcome
 from engines.openvino.guides import GuideCompiler, GuideMatcher
+from engines.openvino.policy import POLICIES
 from engines.openvino.runner import ModelRunner
 from engines.openvino.scheduler import Scheduler
 from engines.openvino.sequence import Sequence
@@ -60,7 +61,8 @@ class OpenVINOExecutor:
             num_blocks=runner.num_blocks,
         )
         pool = BlockPool(info.num_blocks)
-        scheduler = Scheduler(pool, info.block_size, config.max_batch_size, config.max_num_tokens)
+        policy = POLICIES[config.scheduler_policy]()
+        scheduler = Scheduler(pool, info.block_size, config.max_batch_size, config.max_num_tokens, policy)
         guides = GuideCompiler(folder.tokenizer_path, info.vocab_size, folder.description.end_token_ids)
         return cls(EngineCore(runner, scheduler), info, guides)
 

@@ -8,14 +8,18 @@ budget is used up. Three invariants:
 - Only blocks of the prompt are published. KV of generated tokens comes from one-token steps and would differ in its
   last bits from what a prefill computes; what the cache holds must never change an answer.
 - A sequence whose next block a running one is just computing waits for it instead of computing it again.
+
+A preempted sequence goes back to the queue with its tokens and without its KV. When it runs again its prompt is
+prefilled, or found, and its generated tokens are put in one by one as they were the first time: the same KV, bit for
+bit, at the price of a decode each.
 """
 
 from bisect import insort
 from dataclasses import dataclass, replace
 
 from engines.contract import FinishReason, TokenOutput
-from engines.openvino.blocks import BlockKey, BlockPool
-from engines.openvino.policy import AdmissionPolicy, GuaranteedNoEvict
+from engines.openvino.blocks import BlockKey, BlockPool, Match
+from engines.openvino.policy import Demand, GuaranteedNoEvict, Policy, Supply
 from engines.openvino.sequence import SampledToken, ScheduledBatch, ScheduledSequence, Sequence
 
 MIN_CHUNK = 2
@@ -29,6 +33,7 @@ class Counters:
     num_prompt_tokens: int = 0
     num_cached_tokens: int = 0
     num_generated_tokens: int = 0
+    num_preemptions: int = 0
 
 
 class Scheduler:
@@ -40,7 +45,7 @@ class Scheduler:
         block_size: int,
         max_batch_size: int,
         max_num_tokens: int,
-        policy: AdmissionPolicy | None = None,
+        policy: Policy | None = None,
     ) -> None:
         self.pool = pool
         self.block_size = block_size
@@ -73,18 +78,18 @@ class Scheduler:
         """Take a running sequence out and give its blocks back."""
         self.running.remove(seq)
         self._computing.difference_update(key.digest for key in seq.prompt_keys[seq.num_published_blocks :])
-        self.pool.release(seq.block_table)
-        seq.block_table = []
+        self.pool.release(seq.give_up_blocks())
 
     def schedule(self) -> ScheduledBatch | None:
         """Choose what the next step computes and give it blocks; None when nothing can run."""
-        items = [self._take(seq, 1) for seq in self.running if seq.num_computed_tokens >= seq.num_prompt_tokens]
-        budget = self.max_num_tokens - len(items)
-        for seq in self.running:
-            if seq.num_computed_tokens < seq.num_prompt_tokens:
-                budget -= self._schedule_chunk(seq, budget, items)
-        self._admit(budget, items)
-        return ScheduledBatch(items) if items else None
+        items: dict[str, ScheduledSequence] = {}
+        self.running.sort(key=lambda seq: seq.sort_key)
+        for seq in [seq for seq in self.running if seq.num_computed_tokens >= seq.num_prompt_tokens]:
+            self._grant(seq, 1, items)
+        for seq in [seq for seq in self.running if seq.num_computed_tokens < seq.num_prompt_tokens]:
+            self._schedule_chunk(seq, items)
+        self._admit(items)
+        return ScheduledBatch(list(items.values())) if items else None
 
     def commit(self, batch: ScheduledBatch, sampled: list[SampledToken]) -> list[tuple[str, TokenOutput]]:
         """Book a step that succeeded: KV that exists now, published blocks, new tokens, sequences that ended."""
@@ -99,32 +104,45 @@ class Scheduler:
             self.finish(item.seq)
         return [item.seq.seq_id for item in batch.items]
 
-    def _schedule_chunk(self, seq: Sequence, budget: int, items: list[ScheduledSequence]) -> int:
-        num_tokens = chunk_size(seq.num_prompt_tokens - seq.num_computed_tokens, budget)
-        if num_tokens:
-            items.append(self._take(seq, num_tokens))
-        return num_tokens
+    def _budget(self, items: dict[str, ScheduledSequence]) -> int:
+        return self.max_num_tokens - sum(item.num_tokens for item in items.values())
 
-    def _admit(self, budget: int, items: list[ScheduledSequence]) -> None:
+    def _schedule_chunk(self, seq: Sequence, items: dict[str, ScheduledSequence]) -> None:
+        num_tokens = chunk_size(seq.num_prompt_tokens - seq.num_computed_tokens, self._budget(items))
+        if num_tokens:
+            self._grant(seq, num_tokens, items)
+
+    def _admit(self, items: dict[str, ScheduledSequence]) -> None:
         """Start waiting sequences in order. First come, first served: nobody overtakes one that lacks blocks."""
-        promised = sum(seq.max_blocks - len(seq.block_table) for seq in self.running)
         position = 0
-        while position < len(self.waiting) and len(self.running) < self.max_batch_size and budget >= MIN_CHUNK:
+        while (
+            position < len(self.waiting)
+            and len(self.running) < self.max_batch_size
+            and self._budget(items) >= MIN_CHUNK
+        ):
             seq = self.waiting[position]
-            usable = self._reusable_keys(seq)
-            match = self.pool.match(usable)
-            num_hits = len(match.blocks)
-            if num_hits < len(usable) and usable[num_hits].digest in self._computing:
+            keys = self._reusable_keys(seq)
+            match = self.pool.match(keys)
+            if len(match.blocks) < len(keys) and keys[len(match.blocks)].digest in self._computing:
                 position += 1  # waits for a block, not for resources: the next one may go first
                 continue
-            num_new = seq.max_blocks - num_hits
-            num_revived = sum(self.pool.is_idle(block) for block in match.blocks)
-            if not self.policy.may_admit(num_new, self.pool.num_available - num_revived, promised):
+            if not self.policy.may_admit(self._demand(seq, match), self._supply(match)):
                 return
             del self.waiting[position]
-            self._start(seq, match.blocks, match.uid)
-            budget -= self._schedule_chunk(seq, budget, items)
-            promised += seq.max_blocks - len(seq.block_table)
+            self._start(seq, match)
+            self._schedule_chunk(seq, items)
+
+    def _demand(self, seq: Sequence, match: Match) -> Demand:
+        num_prompt_blocks = -(-seq.num_prompt_tokens // self.block_size)
+        return Demand(num_prompt_blocks - len(match.blocks), seq.max_blocks - len(match.blocks))
+
+    def _supply(self, match: Match) -> Supply:
+        num_revived = sum(self.pool.is_idle(block) for block in match.blocks)
+        return Supply(
+            num_available=self.pool.num_available - num_revived,
+            num_promised=sum(seq.max_blocks - len(seq.block_table) for seq in self.running),
+            num_running=len(self.running),
+        )
 
     def _reusable_keys(self, seq: Sequence) -> list[BlockKey]:
         """The blocks that may come out of the cache: not the last two tokens, and none where all need logits."""
@@ -132,26 +150,45 @@ class Scheduler:
             return []
         return seq.prompt_keys[: max(seq.num_prompt_tokens - MIN_CHUNK, 0) // self.block_size]
 
-    def _start(self, seq: Sequence, hits: list[int], uid: int) -> None:
-        self.pool.acquire(hits)
+    def _start(self, seq: Sequence, match: Match) -> None:
+        self.pool.acquire(match.blocks)
         self.running.append(seq)
-        seq.block_table = list(hits)
-        seq.parent_uid = uid
-        seq.num_published_blocks = len(hits)
-        seq.num_computed_tokens = seq.num_cached_tokens = len(hits) * self.block_size
-        self._computing.update(key.digest for key in seq.prompt_keys[len(hits) :])
-        self.counters.num_prompt_tokens += seq.num_prompt_tokens
-        self.counters.num_cached_tokens += seq.num_cached_tokens
+        seq.block_table = list(match.blocks)
+        seq.parent_uid = match.uid
+        seq.num_published_blocks = len(match.blocks)
+        seq.num_computed_tokens = len(match.blocks) * self.block_size
+        self._computing.update(key.digest for key in seq.prompt_keys[len(match.blocks) :])
+        if seq.num_cached_tokens is None:  # not a comeback
+            seq.num_cached_tokens = seq.num_computed_tokens
+            self.counters.num_prompt_tokens += seq.num_prompt_tokens
+            self.counters.num_cached_tokens += seq.num_cached_tokens
 
-    def _take(self, seq: Sequence, num_tokens: int) -> ScheduledSequence:
-        """Grant the next `num_tokens` tokens their blocks; the last one gets logits once the prompt is through."""
+    def _grant(self, seq: Sequence, num_tokens: int, items: dict[str, ScheduledSequence]) -> None:
+        """Give the next `num_tokens` tokens their blocks and a place in the step, unless the sequence has to give way.
+
+        The last token gets logits once nothing is left to compute; all do where the prompt's log-probabilities are
+        asked for.
+        """
+        if seq not in self.running:
+            return  # preempted by one before it in this very step
         start = seq.num_computed_tokens
         missing = -(-(start + num_tokens) // self.block_size) - len(seq.block_table)
+        while missing > self.pool.num_available:
+            victim = self.policy.choose_victim(self.running)
+            self._preempt(victim)
+            items.pop(victim.seq_id, None)
+            if victim is seq:
+                return
         if missing > 0:
             seq.block_table += self.pool.allocate(missing)
-        if seq.wants_prompt_logprobs and start < seq.num_prompt_tokens:
-            return ScheduledSequence(seq, start, num_tokens, num_rows=num_tokens)
-        return ScheduledSequence(seq, start, num_tokens, num_rows=int(start + num_tokens == len(seq.token_ids)))
+        all_rows = seq.wants_prompt_logprobs and start < seq.num_prompt_tokens
+        num_rows = num_tokens if all_rows else int(start + num_tokens == len(seq.token_ids))
+        items[seq.seq_id] = ScheduledSequence(seq, start, num_tokens, num_rows)
+
+    def _preempt(self, seq: Sequence) -> None:
+        self.finish(seq)
+        self.add(seq)
+        self.counters.num_preemptions += 1
 
     def _publish(self, seq: Sequence) -> None:
         num_full = min(seq.num_computed_tokens // self.block_size, len(seq.prompt_keys))

@@ -40,10 +40,11 @@ class Sequence:
 
         self.block_table: list[int] = []
         self.num_computed_tokens = 0
-        self.num_cached_tokens = 0
         self.num_published_blocks = 0
         self.parent_uid = ROOT_UID
         """uid of the last published block, the parent of the next."""
+        self.num_cached_tokens: int | None = None
+        """Prompt tokens found in the cache when the sequence first started to run."""
         self.has_output = False
 
     @property
@@ -59,7 +60,15 @@ class Sequence:
     @property
     def wants_prompt_logprobs(self) -> bool:
         """Whether every token of the prompt needs logits, so that none can come out of the cache."""
-        return self.sampling.prompt_logprobs is not None
+        return self.sampling.prompt_logprobs is not None and not self.has_output
+
+    def give_up_blocks(self) -> list[int]:
+        """Forget all KV, because the sequence is over or preempted; return the blocks."""
+        blocks, self.block_table = self.block_table, []
+        self.num_computed_tokens = self.num_published_blocks = 0
+        self.parent_uid = ROOT_UID
+        self.prompt_logprobs = []
+        return blocks
 
     def append(self, token_id: int) -> None:
         """Add a sampled token."""

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from engines.config import EngineConfig
 from engines.contract import ExecutorInfo, FinishReason, GenerationRequest, SamplingParams, TokenLogprob, TokenOutput
 from engines.errors import EngineDeadError, StepFailedError
+from engines.folder import EngineFolder
 from engines.openvino.blocks import BlockPool
 from engines.openvino.core import EngineCore
 from engines.openvino.executor import OpenVINOExecutor, merge
@@ -117,3 +121,29 @@ def test_an_executor_that_was_not_started_is_not_alive_and_refuses() -> None:
     assert not executor.is_alive
     with pytest.raises(EngineDeadError, match="not been started"):
         executor.submit(request("early"))
+
+
+def test_a_seeded_answer_survives_preemption(tiny_engine: Path) -> None:
+    requests = [
+        GenerationRequest(str(index), tuple(range(index, index + 40)), SamplingParams(seed=index, top_p=0.9), 60)
+        for index in range(6)
+    ]
+
+    def answers(config: EngineConfig) -> tuple[list[list[int]], int]:
+        async def live() -> tuple[list[list[int]], int]:
+            executor = OpenVINOExecutor.load(EngineFolder.load(tiny_engine), config)
+            await executor.start()
+            found = await asyncio.gather(*(tokens(executor, request) for request in requests))
+            num_preemptions = executor.stats().num_preemptions
+            await executor.shutdown()
+            return found, num_preemptions
+
+        return asyncio.run(live())
+
+    block_gib = 32 * 2 * 2 * 2 * 16 * 2 / 2**30  # bf16 keys and values of 2 layers with 2 heads of 16
+    roomy = EngineConfig(kv_cache_gib=100 * block_gib, max_batch_size=8, max_num_tokens=64)
+    tight = replace(roomy, kv_cache_gib=13 * block_gib, scheduler_policy="max_utilization")
+    expected, none = answers(roomy)
+    found, some = answers(tight)
+    assert (none, found) == (0, expected)
+    assert some > 0

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.config import SchedulerPolicy
 from engines.contract import FinishReason, GenerationRequest, SamplingParams, TokenOutput
 from engines.openvino.blocks import BlockPool, block_keys
+from engines.openvino.policy import POLICIES, MaxUtilization, Policy
 from engines.openvino.scheduler import MIN_CHUNK, Scheduler, chunk_size
 from engines.openvino.sequence import SampledToken, ScheduledBatch, Sequence
 
@@ -14,8 +16,10 @@ BLOCK_SIZE = 4
 STOP = 7
 
 
-def make_scheduler(num_blocks: int = 64, max_batch_size: int = 4, max_num_tokens: int = 20) -> Scheduler:
-    return Scheduler(BlockPool(num_blocks), BLOCK_SIZE, max_batch_size, max_num_tokens)
+def make_scheduler(
+    num_blocks: int = 64, max_batch_size: int = 4, max_num_tokens: int = 20, policy: Policy | None = None
+) -> Scheduler:
+    return Scheduler(BlockPool(num_blocks), BLOCK_SIZE, max_batch_size, max_num_tokens, policy)
 
 
 def sequence(
@@ -106,6 +110,27 @@ def test_nobody_is_admitted_who_might_not_be_able_to_finish() -> None:
     assert shares(step(scheduler)[0]) == {"b": 8, "c": 1}
 
 
+def test_max_utilization_starts_what_fits_now_and_preempts_the_last_in_line() -> None:
+    scheduler = make_scheduler(num_blocks=6, policy=MaxUtilization())
+    scheduler.add(sequence("a", [1] * 7, max_tokens=12, arrival=1))
+    scheduler.add(sequence("b", [2] * 6, max_tokens=12, arrival=2))
+    assert shares(step(scheduler)[0]) == {"a": 7, "b": 6}
+    while not scheduler.counters.num_preemptions:
+        step(scheduler)
+    assert [seq.seq_id for seq in scheduler.waiting] == ["b"]
+    num_generated = scheduler.waiting[0].num_generated_tokens
+    assert num_generated
+    ended: list[str] = []
+    comeback = []
+    while scheduler.has_work:
+        batch, outputs = step(scheduler)
+        comeback += [share for name, share in shares(batch).items() if name == "b" and "a" in ended]
+        ended += [name for name, output in outputs if output.finish_reason]
+    assert ended == ["a", "b"]
+    # Its first prompt block was still cached; then each generated token was put in one by one.
+    assert comeback == [2, *[1] * 11]
+
+
 def test_lower_priority_numbers_go_first_and_equal_ones_in_order_of_arrival() -> None:
     scheduler = make_scheduler(max_batch_size=1)
     for arrival, (name, priority) in enumerate([("late", 5), ("a", 0), ("first", -1), ("b", 0)]):
@@ -178,6 +203,7 @@ def check_batch(scheduler: Scheduler, batch: ScheduledBatch) -> None:
         assert len(seq.block_table) <= seq.max_blocks
         is_prefill = item.start < seq.num_prompt_tokens
         assert item.num_tokens == 1 or is_prefill
+        assert not is_prefill or end <= seq.num_prompt_tokens
         assert not is_prefill or item.num_tokens >= MIN_CHUNK or seq.num_prompt_tokens == 1
         assert item.num_rows == (end == len(seq.token_ids))
         for block in seq.block_table[item.start // BLOCK_SIZE :]:
@@ -186,11 +212,17 @@ def check_batch(scheduler: Scheduler, batch: ScheduledBatch) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(arrivals=ARRIVALS, num_blocks=st.integers(13, 40), max_batch_size=st.integers(1, 4), budget=st.integers(20, 40))
+@given(
+    arrivals=ARRIVALS,
+    num_blocks=st.integers(13, 40),
+    max_batch_size=st.integers(1, 4),
+    budget=st.integers(20, 40),
+    policy=st.sampled_from(sorted(POLICIES)),
+)
 def test_every_sequence_ends_and_nothing_leaks(
-    arrivals: list[Arrival], num_blocks: int, max_batch_size: int, budget: int
+    arrivals: list[Arrival], num_blocks: int, max_batch_size: int, budget: int, policy: SchedulerPolicy
 ) -> None:
-    scheduler = make_scheduler(num_blocks, max_batch_size, budget)
+    scheduler = make_scheduler(num_blocks, max_batch_size, budget, POLICIES[policy]())
     generated: dict[str, int] = {}
     ended: set[str] = set()
     cancelled: set[str] = set()
@@ -204,7 +236,9 @@ def test_every_sequence_ends_and_nothing_leaks(
             if arrival.cancel_at == now and arrival.at_step <= now:
                 scheduler.cancel(name)
                 cancelled.add(name)
+        first = min(scheduler.running, key=lambda seq: seq.sort_key, default=None)
         batch = scheduler.schedule()
+        assert first is None or first in scheduler.running, "the first in line was preempted"
         pool = scheduler.pool
         assert pool.num_used + pool.num_free + pool.num_cached == num_blocks
         if batch is None:
