@@ -59,3 +59,9 @@ class EngineDeadError(EngineError):
     """The executor was shut down or its engine thread is gone; no request will ever be served again."""
 
     code = "engine_dead"
+
+
+class MemoryShortageError(EngineError):
+    """The machine has not the memory that the executor's configuration asks for. Raised while loading."""
+
+    code = "memory_shortage"

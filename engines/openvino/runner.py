@@ -16,13 +16,25 @@ from pathlib import Path
 import numpy as np
 import openvino as ov
 import openvino.opset13 as ops
+import psutil
 from numpy.typing import NDArray
 from openvino._offline_transformations import paged_attention_transformation
 
 from engines.config import EngineConfig
+from engines.errors import MemoryShortageError
 from engines.openvino.sequence import ScheduledBatch
 
 CACHE_INPUTS = ("key_cache.", "value_cache.")
+INPUT_DTYPES = {
+    "input_ids": np.int64,
+    "position_ids": np.int64,
+    "past_lens": np.int32,
+    "subsequence_begins": np.int32,
+    "block_indices": np.int32,
+    "block_indices_begins": np.int32,
+    "sampled_rows": np.int64,
+    "max_context_len": np.int32,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +56,13 @@ class ModelRunner:
         _gather_before_head(model)
         compiled = core.compile_model(model, "CPU", _properties(config))
         self._request = compiled.create_infer_request()
-        self._cache_ports = [port for port in compiled.inputs if port.any_name.startswith(CACHE_INPUTS)]
-        self.layout = _layout(self._cache_ports)
+        caches = [port for port in compiled.inputs if port.any_name.startswith(CACHE_INPUTS)]
+        self.layout = _layout(caches)
         self.precision: str = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.vocab_size: int = compiled.outputs[0].partial_shape[-1].get_length()
-        self.num_blocks = int(config.kv_cache_gib * 2**30) // self.layout.bytes_per_block
+        self.num_blocks = _cache_bytes(config) // self.layout.bytes_per_block
         self._padding_block = self.num_blocks  # one more than the pool knows of
-        for port in self._cache_ports:
+        for port in caches:
             shape = [self.num_blocks + 1, *_inner_shape(port)]
             self._request.set_tensor(port.any_name, ov.Tensor(port.element_type, ov.Shape(shape)))
 
@@ -59,44 +71,63 @@ class ModelRunner:
 
         The array is a view into the model's output, valid (and free to be written) until the next call.
         """
-        token_ids: list[int] = []
-        positions: list[int] = []
-        past_lens: list[int] = []
-        begins, block_begins = [0], [0]
-        blocks: list[int] = []
-        rows: list[int] = []
-        max_context = 0
+        inputs = StepInputs()
         for item in batch.items:
-            end = item.start + item.num_tokens
-            token_ids += item.seq.token_ids[item.start : end]
-            positions += range(item.start, end)
-            past_lens.append(item.start)
-            begins.append(len(token_ids))
-            blocks += item.seq.block_table
-            block_begins.append(len(blocks))
-            rows += range(len(token_ids) - item.num_rows, len(token_ids))
-            max_context = max(max_context, end)
-        if len(token_ids) == 1:
-            token_ids.append(0)
-            positions.append(0)
-            past_lens.append(0)
-            begins.append(2)
-            blocks.append(self._padding_block)
-            block_begins.append(len(blocks))
-        self._set("input_ids", token_ids, np.int64)
-        self._set("position_ids", positions, np.int64)
-        self._set("past_lens", past_lens, np.int32)
-        self._set("subsequence_begins", begins, np.int32)
-        self._set("block_indices", blocks, np.int32)
-        self._set("block_indices_begins", block_begins, np.int32)
-        self._set("max_context_len", max_context, np.int32)
-        self._set("sampled_rows", rows or [0], np.int64)  # the graph wants at least one row
+            inputs.add(item.seq.token_ids, item.start, item.num_tokens, item.seq.block_table, item.num_rows)
+        if len(inputs.input_ids) == 1:
+            inputs.add([0], 0, 1, [self._padding_block], 0)
+        num_rows = len(inputs.sampled_rows)
+        for name, tensor in inputs.tensors().items():
+            self._request.set_tensor(name, tensor)
         self._request.infer(share_outputs=True)
         logits: NDArray[np.float32] = self._request.get_output_tensor(0).data
-        return logits.reshape(-1, self.vocab_size)[: len(rows)]
+        return logits.reshape(-1, self.vocab_size)[:num_rows]
 
-    def _set(self, name: str, value: list[int] | int, dtype: type[np.int32 | np.int64]) -> None:
-        self._request.set_tensor(name, ov.Tensor(np.asarray(value, dtype)))
+
+class StepInputs:
+    """The model's inputs for one step, gathered sequence by sequence; attributes have OpenVINO's names."""
+
+    def __init__(self) -> None:
+        self.input_ids: list[int] = []
+        self.position_ids: list[int] = []
+        self.past_lens: list[int] = []
+        self.subsequence_begins = [0]
+        self.block_indices: list[int] = []
+        self.block_indices_begins = [0]
+        self.sampled_rows: list[int] = []
+        self.max_context_len = 0
+
+    def add(self, token_ids: list[int], start: int, num_tokens: int, blocks: list[int], num_rows: int) -> None:
+        """Put tokens [start, start + num_tokens) of a sequence into the step, the last `num_rows` to get logits."""
+        end = start + num_tokens
+        self.input_ids += token_ids[start:end]
+        self.position_ids += range(start, end)
+        self.past_lens.append(start)
+        num_tokens_so_far = len(self.input_ids)
+        self.subsequence_begins.append(num_tokens_so_far)
+        self.block_indices += blocks
+        self.block_indices_begins.append(len(self.block_indices))
+        self.sampled_rows += range(num_tokens_so_far - num_rows, num_tokens_so_far)
+        self.max_context_len = max(self.max_context_len, end)
+
+    def tensors(self) -> dict[str, ov.Tensor]:
+        """Return the tensors by name."""
+        self.sampled_rows = self.sampled_rows or [0]  # the graph wants at least one row
+        return {name: ov.Tensor(np.asarray(value, INPUT_DTYPES[name])) for name, value in vars(self).items()}
+
+
+def _cache_bytes(config: EngineConfig) -> int:
+    """Return how large the KV cache may be. Raises MemoryShortageError where there is not so much."""
+    available = psutil.virtual_memory().available
+    if config.kv_cache_fraction is not None:
+        return int(available * config.kv_cache_fraction)
+    wanted = int(config.kv_cache_gib * 2**30)
+    if wanted > available:
+        raise MemoryShortageError(
+            f"a KV cache of {config.kv_cache_gib:g} GiB does not fit: {available / 2**30:.1f} GiB are free after "
+            f"loading the model; kv_cache_gib {int(available / 2**30 * 9) / 10:g} would fit"
+        )
+    return wanted
 
 
 def _properties(config: EngineConfig) -> dict[str, str | int]:
@@ -105,6 +136,8 @@ def _properties(config: EngineConfig) -> dict[str, str | int]:
         properties["INFERENCE_PRECISION_HINT"] = config.precision
     if config.precision == "f32":
         properties["KV_CACHE_PRECISION"] = "f32"
+    if config.kv_cache_precision != "auto":
+        properties["KV_CACHE_PRECISION"] = config.kv_cache_precision
     if config.num_threads is not None:
         properties["INFERENCE_NUM_THREADS"] = config.num_threads
     return properties

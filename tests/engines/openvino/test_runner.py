@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from numpy.typing import NDArray
 
-from engines.config import EngineConfig, Precision
+from engines.config import EngineConfig, KVPrecision, Precision
 from engines.contract import GenerationRequest, SamplingParams
+from engines.errors import MemoryShortageError
 from engines.folder import EngineFolder
 from engines.openvino.runner import ModelRunner
 from engines.openvino.sequence import ScheduledBatch, ScheduledSequence, Sequence
@@ -20,8 +22,8 @@ SPAN = 8  # blocks per sequence in these tests
 Logits = NDArray[np.float32]
 
 
-def load(engine: Path, precision: Precision) -> ModelRunner:
-    config = EngineConfig(kv_cache_gib=0.3, precision=precision)
+def load(engine: Path, precision: Precision = "auto", kv_cache_precision: KVPrecision = "auto") -> ModelRunner:
+    config = EngineConfig(kv_cache_gib=0.3, precision=precision, kv_cache_precision=kv_cache_precision)
     return ModelRunner(EngineFolder.load(engine).model_path, config)
 
 
@@ -136,3 +138,24 @@ def test_the_default_model_is_faithful(
     print(f"{precision}: top-1 {agreed:.1%}, mean |dlogp| {differs:.4f}")
     assert agreed >= agreement
     assert differs <= difference
+
+
+def test_a_u8_cache_holds_more_tokens_at_a_small_loss(default_engine: Path, default_auto: ModelRunner) -> None:
+    runner = load(default_engine, kv_cache_precision="u8")
+    assert runner.num_blocks > 1.6 * default_auto.num_blocks
+    agreed, differs = fidelity(runner, token_by_token=True)
+    print(f"u8 cache: top-1 {agreed:.1%}, mean |dlogp| {differs:.4f}")
+    assert agreed >= 0.95
+    assert differs <= 0.1
+
+
+def test_a_cache_that_does_not_fit_is_refused_with_what_would(tiny_engine: Path) -> None:
+    folder = EngineFolder.load(tiny_engine)
+    with pytest.raises(MemoryShortageError, match=r"KV cache of 100000 GiB does not fit.*would fit"):
+        ModelRunner(folder.model_path, EngineConfig(kv_cache_gib=100_000))
+
+
+def test_a_cache_can_be_a_share_of_the_free_memory(tiny_engine: Path) -> None:
+    folder = EngineFolder.load(tiny_engine)
+    runner = ModelRunner(folder.model_path, EngineConfig(kv_cache_fraction=0.001))
+    assert 0 < runner.num_blocks * runner.layout.bytes_per_block < psutil.virtual_memory().total * 0.001
