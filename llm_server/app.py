@@ -17,7 +17,7 @@ from llm_server.lifecycle import Lifecycle
 from llm_server.middleware import RequestMiddleware, error_response
 from llm_server.registry import ModelRegistry
 from llm_server.routers import chat, health, models
-from llm_server.routers.state import Server
+from llm_server.routers.state import ServerState
 from llm_server.services.chat import ChatService
 from stylers.errors import StylerError
 
@@ -29,7 +29,7 @@ def create_app(config: ServerConfig, registry: ModelRegistry, lifecycle: Lifecyc
     AppStatus.enable_automatic_graceful_drain = False  # streams end by themselves: the server drains before it stops
     lifecycle = lifecycle or Lifecycle()
     app = FastAPI(title="llm-server", version=__version__, lifespan=_lifespan)
-    app.state.server = Server(config, registry, lifecycle, ChatService(registry))
+    app.state.server = ServerState(config, registry, lifecycle, ChatService(registry))
     for router in (chat.router, models.router, health.router):
         app.include_router(router)
     for kind in (HTTPException, RequestError, EngineError, StylerError, ValidationError):
@@ -41,7 +41,7 @@ def create_app(config: ServerConfig, registry: ModelRegistry, lifecycle: Lifecyc
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    server: Server = app.state.server
+    server: ServerState = app.state.server
     async with AsyncExitStack() as stack:
         for model in server.registry:
             await model.executor.start()

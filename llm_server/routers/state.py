@@ -13,7 +13,7 @@ from llm_server.services.chat import ChatService
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerState:
     """The parts of a running server."""
 
     config: ServerConfig
@@ -22,13 +22,13 @@ class Server:
     chat: ChatService
 
 
-async def _server(request: Request) -> Server:
-    return cast(Server, request.app.state.server)
+async def _server(request: Request) -> ServerState:
+    return cast(ServerState, request.app.state.server)
 
 
 async def _record(request: Request) -> RequestRecord:
     return cast(RequestRecord, request.state.record)
 
 
-ServerDep = Annotated[Server, Depends(_server)]
+ServerDep = Annotated[ServerState, Depends(_server)]
 RecordDep = Annotated[RequestRecord, Depends(_record)]
