@@ -1,14 +1,10 @@
 """The stylers by name. Each family's module lists its rows; this one table holds them all."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from stylers.base import Styler
 from stylers.errors import StylerError
 
 _STYLERS: dict[str, Styler] = {}
 _ALIASES: dict[str, str] = {}
-REGISTERED: Mapping[str, Styler] = MappingProxyType(_STYLERS)
 
 
 def register_styler(*rows: Styler) -> None:
