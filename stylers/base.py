@@ -123,7 +123,8 @@ class Styler:
         is false.
         """
         self._check(chat)
-        hidden, disguise = disguised(chat, self.settings.control_tokens, frozenset(self.think or ()))
+        control = (*self.settings.control_tokens, *(self.slots.values() if chat.media else ()))
+        hidden, disguise = disguised(chat, control, spared="".join(self.think or ()))
         if hidden.tools and not self.shows_tools():
             hidden = self.write_tools(hidden) if tools_block else replace(hidden, tools=())
         text = self._rendered(self.normalise(hidden), now)
@@ -250,7 +251,7 @@ class Styler:
         return {
             **chat.template_kwargs,
             "messages": template_messages(chat.messages, self.dialect, reads_parts=template.reads_parts),
-            "tools": [tool.source for tool in chat.tools] or None,
+            "tools": [tool.source for tool in chat.tools] or ([] if self.dialect.no_tools == "empty" else None),
             "documents": list(chat.documents) if chat.documents is not None else None,
             "add_generation_prompt": chat.add_generation_prompt,
             "bos_token": self.settings.bos_token,

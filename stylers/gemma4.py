@@ -1,11 +1,13 @@
 """Gemma 4: reasoning in a channel, calls with bare keys and marked strings. Source: google/gemma-4-31B-it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from stylers.base import Styler
 from stylers.call_format import CallFormat, ParameterLayout
+from stylers.chat import Chat, Message, Role
+from stylers.messages import to_system_role
 from stylers.parsing.gemma_calls import GemmaCalls
 from stylers.tools import ToolFormat
 
@@ -23,8 +25,22 @@ class Gemma4Styler(Styler):
 
     stop: ClassVar[tuple[str, ...]] = ("<turn|>", "<eos>", "<|tool_response>")
     think: ClassVar[tuple[str, str] | None] = ("<|channel>thought\n", "<channel|>")
-    slots: ClassVar[Mapping[str, str]] = {"image": "<|image|>"}
+    slots: ClassVar[Mapping[str, str]] = {"image": "<|image|>", "video": "<|video|>"}
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(CALLS, GemmaCalls("<|tool_call>", "<tool_call|>"))
+
+    def normalise(self, chat: Chat) -> Chat:
+        """Give every result the name of its function, which the template writes."""
+        return replace(chat, messages=tuple(_with_names(to_system_role(chat.messages))))
+
+
+def _with_names(messages: Iterable[Message]) -> Iterator[Message]:
+    names: dict[str | None, str] = {}
+    for message in messages:
+        names.update((call.id, call.name) for call in message.tool_calls)
+        names.update((None, call.name) for call in message.tool_calls[-1:])  # for results that name no call
+        if message.role == Role.TOOL and message.name is None:
+            message = replace(message, name=names.get(message.tool_call_id) or names.get(None) or "unknown")
+        yield message
 
 
 ROWS = (Gemma4Styler("gemma-4"),)

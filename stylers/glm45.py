@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from stylers.base import Styler
 from stylers.call_format import CallFormat, ParameterLayout
+from stylers.messages import TemplateDialect
 from stylers.parsing.parameter_calls import ParameterCalls
 from stylers.tools import ToolFormat
 
@@ -36,6 +37,7 @@ class GLM45Styler(Styler):
     """`enable_thinking` false closes an empty reasoning in the prompt."""
 
     stop: ClassVar[tuple[str, ...]] = ("<|endoftext|>", "<|user|>", "<|observation|>")
+    dialect: ClassVar[TemplateDialect] = TemplateDialect(arguments="strict")
     think: ClassVar[tuple[str, str] | None] = ("<think>", "</think>")
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(CALLS, READER)
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 from stylers import chatml
 from stylers.base import Styler
 from stylers.chat import ToolDefinition
+from stylers.messages import TemplateDialect
 from stylers.tools import HERMES_CALLS, HERMES_READER, ToolFormat, ToolText, tagged_result, to_json
 
 CALL_SCHEMA = (
@@ -37,6 +38,7 @@ class HermesStyler(Styler):
     """The folder's template is rendered; the default one gets the tools in its texts."""
 
     stop: ClassVar[tuple[str, ...]] = (chatml.END,)
+    dialect: ClassVar[TemplateDialect] = TemplateDialect(no_tools="empty")
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(
         HERMES_CALLS, HERMES_READER, ToolText(tools_block, HERMES_CALLS, tagged_result, result_role="tool")
     )

@@ -13,14 +13,17 @@ from stylers.errors import StylerError
 class TemplateDialect:
     """How a family's template wants what OpenAI leaves open.
 
-    arguments: of calls, as an object or as JSON text. null_content: kept as None where the template asks for it,
+    arguments: of calls, as an object (text where they are no JSON), as an object or not at all (strict), or as JSON
+    text. null_content: kept as None where the template asks for it,
     else an empty text, because most templates fail on None or print the word. parts: content given as a list stays
     one; otherwise that is seen from the template, and texts are joined by a newline where it knows no lists.
+    no_tools: what the template's `tools` is where the request has none.
     """
 
-    arguments: Literal["object", "text"] = "object"
+    arguments: Literal["object", "strict", "text"] = "object"
     null_content: Literal["empty", "kept"] = "empty"
     parts: Literal["seen", "kept"] = "seen"
+    no_tools: Literal["none", "empty"] = "none"
 
 
 def to_system_role(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -60,7 +63,10 @@ def fold_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def alternating(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Let user and assistant take turns: what is neither is the user's, and neighbours of a role become one message."""
+    """Let user and assistant take turns: what is neither is the user's, and neighbours of a role become one message.
+
+    The user begins, if need be with an empty message.
+    """
     turns: list[Message] = []
     for message in messages:
         role = Role.ASSISTANT if message.role == Role.ASSISTANT else Role.USER
@@ -68,6 +74,8 @@ def alternating(messages: Iterable[Message]) -> tuple[Message, ...]:
             turns[-1] = join_messages(turns[-1], message, role)
         else:
             turns.append(replace(message, role=role))
+    if turns and turns[0].role == Role.ASSISTANT:
+        turns.insert(0, Message(Role.USER, ""))
     return tuple(turns)
 
 
@@ -139,6 +147,8 @@ def _template_part(part: Part) -> dict[str, object]:
 
 
 def _template_call(call: ToolCall, dialect: TemplateDialect) -> dict[str, object]:
-    arguments = call.arguments_object() if dialect.arguments == "object" else call.arguments
+    arguments = call.arguments if dialect.arguments == "text" else call.arguments_object()
+    if dialect.arguments == "strict" and not isinstance(arguments, dict):
+        raise StylerError(f"the arguments of the call of {call.name!r} are no JSON object", param="messages")
     known = {"id": call.id} if call.id is not None else {}
     return {**known, "type": "function", "function": {"name": call.name, "arguments": arguments}}

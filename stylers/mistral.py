@@ -6,7 +6,7 @@ that llama.cpp keeps for Mistral-Small-3.2-24B-Instruct-2506; the tokenizer guid
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -58,16 +58,11 @@ class MistralStyler(Styler):
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(LIST_CALLS, ObjectList(MARKER))
 
     def normalise(self, chat: Chat) -> Chat:
-        """Join neighbours of a role, and shorten ids."""
-        messages: list[Message] = []
-        for message in to_system_role(chat.messages):
-            last = messages[-1] if messages else None
-            role = Role.USER if message.role == Role.SYSTEM and last else message.role
-            if last and last.role == role and role in (Role.USER, Role.ASSISTANT) and not last.tool_calls:
-                messages[-1] = join_messages(last, message, role)
-            else:
-                messages.append(replace(_with_short_ids(message), role=role))
-        return replace(chat, messages=(join_parts(messages[0]), *messages[1:]))
+        """Join neighbours of a role, fill in turns that are missing, and shorten ids."""
+        first, *rest = with_ids(to_system_role(chat.messages))
+        if first.role == Role.SYSTEM:
+            return replace(chat, messages=(join_parts(first), *taking_turns(rest)))
+        return replace(chat, messages=taking_turns((first, *rest)))
 
 
 @dataclass(frozen=True)
@@ -75,6 +70,14 @@ class MistralSmall2501Styler(MistralStyler):
     """The template knows neither tools nor results."""
 
     tool_format: ClassVar[ToolFormat | None] = None
+
+    def normalise(self, chat: Chat) -> Chat:
+        """Let the user say the results."""
+        messages = (
+            replace(message, role=Role.USER) if message.role == Role.TOOL else replace(message, tool_calls=())
+            for message in chat.messages
+        )
+        return super().normalise(replace(chat, messages=tuple(messages)))
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,44 @@ class MistralSmall32Styler(MistralStyler):
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(NAMED_CALLS, NamedCalls(MARKER, ("[ARGS]",)))
 
 
-def _with_short_ids(message: Message) -> Message:
-    calls = tuple(replace(call, id=_short_id(call.id or f"{call.name}{call.arguments}")) for call in message.tool_calls)
-    result_of = message.tool_call_id and _short_id(message.tool_call_id)
-    return replace(message, tool_calls=calls, tool_call_id=result_of)
+def taking_turns(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Let user and assistant alternate. Calls and results do not count, and stand where they are."""
+    turns: list[Message] = []
+    expected, other = Role.USER, Role.ASSISTANT
+    for message in messages:
+        if message.role == Role.TOOL or message.tool_calls:
+            turns.append(message)
+            continue
+        role = Role.ASSISTANT if message.role == Role.ASSISTANT else Role.USER
+        last = turns[-1] if turns else None
+        if last and last.role == role and not last.tool_calls:
+            turns[-1] = join_messages(last, message, role)
+            continue
+        if role != expected:
+            turns.append(Message(expected, ""))
+            expected, other = other, expected
+        turns.append(replace(message, role=role))
+        expected, other = other, expected
+    return tuple(turns)
 
 
-def _short_id(call_id: str) -> str:
+def with_ids(messages: Iterable[Message]) -> Iterator[Message]:
+    """Give every call and result an id of the form that the model knows; results without one follow the calls."""
+    open_ids: list[str] = []
+    for message in messages:
+        calls = tuple(
+            replace(call, id=short_id(call.id or f"{call.name}{call.arguments}")) for call in message.tool_calls
+        )
+        open_ids += [call.id for call in calls if call.id]
+        call_id = message.tool_call_id
+        if message.role == Role.TOOL:
+            call_id = short_id(call_id) if call_id else next(iter(open_ids), short_id(""))
+            open_ids = [each for each in open_ids if each != call_id]
+        yield replace(message, tool_calls=calls, tool_call_id=call_id)
+
+
+def short_id(call_id: str) -> str:
+    """Return an id of nine letters or digits; one that is none gives always the same."""
     return call_id if CALL_ID.fullmatch(call_id) else hashlib.sha256(call_id.encode()).hexdigest()[:9]
 
 

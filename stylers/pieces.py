@@ -36,8 +36,11 @@ class Disguise:
         return [piece for piece in pieces if piece.text]
 
 
-def disguised(chat: Chat, control_tokens: Sequence[str], spared: frozenset[str]) -> tuple[Chat, Disguise]:
-    """Disguise the control strings in a chat's texts. `spared` ones stay in assistant messages: histories need them."""
+def disguised(chat: Chat, control_tokens: Sequence[str], spared: str) -> tuple[Chat, Disguise]:
+    """Disguise the control strings in a chat's texts.
+
+    Those that stand in `spared`, the tags of reasoning, stay in assistant messages: histories need them.
+    """
     if not control_tokens:
         return chat, Disguise({})
     control = re.compile("(" + "|".join(map(re.escape, sorted(control_tokens, key=len, reverse=True))) + ")")

@@ -9,6 +9,7 @@ from typing import ClassVar
 from stylers import qwen2
 from stylers.base import Styler
 from stylers.call_format import CallFormat, ParameterLayout
+from stylers.messages import TemplateDialect
 from stylers.parsing.parameter_calls import ParameterCalls
 from stylers.tools import ToolFormat
 
@@ -39,6 +40,7 @@ class Qwen3CoderStyler(Styler):
     """No reasoning; a newline at each end of a value belongs to its tags."""
 
     stop: ClassVar[tuple[str, ...]] = qwen2.STOP
+    dialect: ClassVar[TemplateDialect] = TemplateDialect(arguments="strict")
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(CALLS, READER)
 
 
