@@ -99,6 +99,7 @@ KINDS: Mapping[str, Kind] = {
 }
 """Every stable code with its status and OpenAI type."""
 
+MAX_MESSAGE_CHARS = 2000
 INTERNAL_MESSAGE = "The server failed while handling the request. Its log has the details."
 PARAM_OF_FIELD: Mapping[str, str] = {"bad_token_sequences": "bad_words"}
 """Fields of the engines' contract by the name that the client knows them by."""
@@ -145,6 +146,8 @@ def _rendered(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> RenderedError:
+    if len(message) > MAX_MESSAGE_CHARS:  # it quotes what the client sent
+        message = f"{message[:MAX_MESSAGE_CHARS]}..."
     detail = ErrorDetail(message=message, type=kind, param=param, code=code)
     return RenderedError(status, ErrorBody(error=detail), headers or {})
 

@@ -8,6 +8,7 @@ import re
 import time
 import uuid
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -67,7 +68,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        record = RequestRecord(_request_id(scope), scope["method"], scope["path"])
+        record = RequestRecord(_request_id(scope), scope["method"], quote(scope["path"]))
         scope.setdefault("state", {})["record"] = record
         header = (b"x-request-id", record.request_id.encode())
 

@@ -27,5 +27,9 @@ def test_a_refusal_is_logged_with_its_status(caplog: pytest.LogCaptureFixture) -
     assert "POST /v1/chat/completions 400 " in logged(caplog, "/v1/chat/completions", n=0)
 
 
+def test_a_path_cannot_write_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    assert "GET /a%0Ab 404 " in logged(caplog, "/a%0Ab")
+
+
 def test_health_checks_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert logged(caplog, "/health/ready") == ""

@@ -144,6 +144,11 @@ def test_an_unknown_model_is_a_404(model: str) -> None:
     assert MODEL in response.json()["error"]["message"]
 
 
+def test_what_a_client_sent_is_not_sent_back_whole() -> None:
+    assert len(post_chat(model="x" * 100_000).text) < 5000
+    assert len(post_chat(messages=[{"role": "x" * 100_000, "content": "hi"}]).text) < 5000
+
+
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_body_over_the_limit_is_a_413_with_or_without_a_length(announced: bool) -> None:
     body = b" " * (2**20 + 1)
