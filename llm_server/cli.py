@@ -67,7 +67,9 @@ def _options(
 @cli.command()
 def serve(
     model: Annotated[str | None, typer.Argument(help="A model's name, a source, or the path of a GGUF file.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A server.toml with the same options.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(envvar="LLM_SERVER_CONFIG", help="A server.toml with the same options.")
+    ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
     served_model_name: Annotated[str | None, typer.Option(help="Name of the model for clients.")] = None,
