@@ -8,6 +8,7 @@ the tokenizer reads without special or added tokens. A prompt without disguises 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from stylers.chat import Chat, JsonObject, Media, Message, Role, Text, ToolCall, ToolDefinition
 from stylers.errors import StylerError
@@ -43,7 +44,7 @@ def disguised(chat: Chat, control_tokens: Sequence[str], spared: str) -> tuple[C
     """
     if not control_tokens:
         return chat, Disguise({})
-    control = re.compile("(" + "|".join(map(re.escape, sorted(control_tokens, key=len, reverse=True))) + ")")
+    control = _any_of(tuple(control_tokens))
     texts = texts_of(chat)
     seen = {token for text in texts for token in control.findall(text)}
     if not seen:
@@ -59,6 +60,12 @@ def disguised(chat: Chat, control_tokens: Sequence[str], spared: str) -> tuple[C
         return token if is_assistant and token in spared else stand_ins[token]
 
     return rewrite_chat(chat, disguise), Disguise(stand_ins, control)
+
+
+@lru_cache(maxsize=64)
+def _any_of(literals: tuple[str, ...]) -> re.Pattern[str]:
+    """A pattern with one group for any of them, longer ones first."""
+    return re.compile("(" + "|".join(map(re.escape, sorted(literals, key=len, reverse=True))) + ")")
 
 
 def texts_of(chat: Chat) -> list[str]:
@@ -137,7 +144,7 @@ def with_slots(
     """
     if not media:
         return tuple(pieces)
-    place = re.compile("(" + "|".join(map(re.escape, placeholders.values())) + ")")
+    place = _any_of(tuple(placeholders.values()))
     cut: list[Piece] = []
     count = 0
     for piece in pieces:

@@ -32,6 +32,7 @@ READER = ParameterCalls(
     end="</tool_call>",
     newlines=True,
     optional_begin=True,
+    optional_after_value=True,
 )
 
 

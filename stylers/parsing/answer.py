@@ -16,13 +16,21 @@ class Tools:
 
     def __init__(self, tools: Sequence[ToolDefinition]) -> None:
         self._by_name = {tool.name: tool for tool in tools}
-        self.longest = max(map(len, self._by_name), default=0)
+        self._longest = max(map(len, self._by_name), default=0)
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
     def __getitem__(self, name: str) -> ToolDefinition:
         return self._by_name[name]
+
+    def begin_with(self, text: str) -> bool:
+        """Whether a name begins with `text`."""
+        return any(name.startswith(text) for name in self._by_name)
+
+    def allow(self, num_chars: int) -> bool:
+        """Whether a name of so many characters can be one of the tools'."""
+        return num_chars <= self._longest
 
     def __len__(self) -> int:
         return len(self._by_name)

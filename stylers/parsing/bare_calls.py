@@ -28,7 +28,7 @@ class NamedTurns(CallReader):
         reader = answer.reader
         reader.keep()
         yield from reader.space()
-        name = yield from reader.word(NAME, answer.tools.longest)
+        name = yield from reader.word(NAME, answer.tools.begin_with)
         yield from reader.run(BLANKS, ignore)
         if name not in answer.tools or not (yield from reader.literal("\n")):
             answer.give_back()

@@ -29,7 +29,7 @@ class GemmaCalls(CallReader):
         reader, out = answer.reader, answer.out
         reader.keep(marker)
         yield from reader.spaced("call:")
-        name = yield from reader.word(NAME, answer.tools.longest)
+        name = yield from reader.word(NAME, answer.tools.begin_with)
         if name not in answer.tools or not (yield from reader.literal("{")):
             answer.give_back()
             return

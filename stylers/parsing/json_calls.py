@@ -191,6 +191,8 @@ def object_list(answer: Answer, *, strict: bool = False) -> Steps[None]:
         if outcome is Outcome.UNKNOWN:
             answer.give_back()
             yield from bracketed(reader, answer.out.content, opened="{")
+        else:
+            yield from reader.run(STRAY_CLOSERS, ignore)
         reader.keep()
         if not (yield from reader.spaced(",")):
             if (yield from reader.spaced("]")) and answer.out.num_calls > calls_before:
@@ -245,7 +247,7 @@ class HeadedCalls(CallReader):
         reader, out = answer.reader, answer.out
         if not (yield from reader.spaced(self.before_name)):
             return False
-        header = yield from reader.word(self.header, answer.tools.longest + self.longest)
+        header = yield from reader.word(self.header, lambda text: answer.tools.allow(len(text) - self.longest))
         name, call_id = self.name_and_id(header)
         yield from self.between(answer)
         for literal in self.before_arguments:

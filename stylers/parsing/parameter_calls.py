@@ -17,8 +17,9 @@ NAME = re.compile(r"[^\s<>]*")
 class ParameterCalls(CallReader):
     """The tags of such calls, in the order in which they stand.
 
-    newlines: one newline at each end of a value belongs to the tags. optional_begin: the model sometimes leaves
-    `begin` out, so that the tag before the name begins a call as well.
+    newlines: one newline at each end of a value belongs to the tags. The model sometimes leaves tags out.
+    optional_begin: the tag before the name begins a call as well. optional_after_value: the tag of the next parameter
+    or of the end closes a value as well.
     """
 
     begin: str
@@ -32,6 +33,7 @@ class ParameterCalls(CallReader):
     end: str
     newlines: bool = False
     optional_begin: bool = False
+    optional_after_value: bool = False
 
     @property
     def markers(self) -> Markers:
@@ -55,7 +57,7 @@ class ParameterCalls(CallReader):
         if marker == self.begin and not (yield from reader.spaced(self.before_name)):
             return None
         yield from reader.space()
-        name = yield from reader.word(NAME, answer.tools.longest)
+        name = yield from reader.word(NAME, answer.tools.begin_with)
         ended = (yield from reader.literal(self.after_name)) if self.after_name else (yield from reader.peek())
         return name if ended else None
 
@@ -64,42 +66,46 @@ class ParameterCalls(CallReader):
         reader, out = answer.reader, answer.out
         between = markers(*filter(None, (self.before_key, self.after_parameters, self.end)))
         opening = "{"
-        while (marker := (yield from reader.until(between, ignore))) == self.before_key:
+        marker = yield from reader.until(between, ignore)
+        while marker == self.before_key:
             pieces: list[str] = []
             yield from reader.until(markers(self.after_key), pieces.append)
             if self.before_value:
                 yield from reader.spaced(self.before_value)
             key = "".join(pieces).strip()
             out.arguments(f"{opening}{json.dumps(key, ensure_ascii=False)}: ")
-            if not (yield from self._value(parameter_types(tool, key), answer)):
-                return False
             opening = ", "
+            marker = yield from self._value(parameter_types(tool, key), answer)
+            if marker == self.after_value:
+                marker = yield from reader.until(between, ignore)
         if marker is None:
             return False
         out.arguments("{}" if opening == "{" else "}")
         return True
 
-    def _value(self, types: frozenset[str], answer: Answer) -> Steps[bool]:
-        """Read a value: text as it comes, anything else when it is whole. True if it was closed."""
-        reader, out, end = answer.reader, answer.out, markers(self.after_value)
-        text = Unpadded() if self.newlines else Unpadded("")
+    def _value(self, types: frozenset[str], answer: Answer) -> Steps[str | None]:
+        """Read a value, text as it comes, anything else when it is whole. Return the tag that closed it."""
+        reader, out = answer.reader, answer.out
+        also = (self.before_key, self.after_parameters) if self.optional_after_value else ()
+        ends = markers(self.after_value, *also)
+        text = Unpadded("\n" if self.newlines else "")
         if types == {"string"}:
             out.arguments('"')
-            closed = yield from reader.until(end, lambda piece: out.arguments(json_text(text.write(piece))))
-            if closed:
+            end = yield from reader.until(ends, lambda piece: out.arguments(json_text(text.write(piece))))
+            if end is not None:
                 out.arguments('"')
         else:
             pieces: list[str] = []
-            closed = yield from reader.until(end, lambda piece: pieces.append(text.write(piece)))
-            if closed:
+            end = yield from reader.until(ends, lambda piece: pieces.append(text.write(piece)))
+            if end is not None:
                 out.arguments(typed_json("".join(pieces), types))
-        return closed is not None
+        return end
 
 
 class Unpadded:
     """Text without the one `padding` character that may stand at each of its ends."""
 
-    def __init__(self, padding: str = "\n") -> None:
+    def __init__(self, padding: str) -> None:
         self._padding = padding
         self._begun = not padding
         self._held = ""

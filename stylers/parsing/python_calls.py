@@ -37,7 +37,7 @@ def keyword(reader: Reader) -> Steps[str | None]:
     """Read `key=` and return the key; an empty one before a closing bracket; None where something else stands."""
     if (yield from reader.spaced("")) and (yield from reader.peek()) == ")":
         return ""
-    key = yield from reader.word(NAME, MAX_KEY_CHARS)
+    key = yield from reader.word(NAME, lambda text: len(text) <= MAX_KEY_CHARS)
     return key if key and (yield from reader.spaced("=")) else None
 
 
@@ -48,7 +48,7 @@ def python_call(answer: Answer) -> Steps[Outcome]:
     """
     reader, out = answer.reader, answer.out
     yield from reader.space()
-    name = yield from reader.word(NAME, answer.tools.longest)
+    name = yield from reader.word(NAME, answer.tools.begin_with)
     if not (yield from reader.literal("(")):
         return Outcome.NO_CALL
     key = yield from keyword(reader)

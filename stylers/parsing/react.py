@@ -71,7 +71,7 @@ class ReactCalls(CallReader):
         """Read a call behind the label of its name; False if it is none, and then content."""
         reader, out = answer.reader, answer.out
         yield from reader.run(BLANKS, ignore)
-        name = yield from reader.word(NAME, answer.tools.longest)
+        name = yield from reader.word(NAME, answer.tools.begin_with)
         if name not in answer.tools or not (yield from reader.spaced(ACTION_INPUT)):
             answer.give_back()
             return False

@@ -146,12 +146,12 @@ class Reader:
                 return
             yield
 
-    def word(self, pattern: re.Pattern[str], longest: int) -> Steps[str]:
-        """Read a run of at most `longest` characters; a longer one is left where it is, and the result is empty."""
+    def word(self, pattern: re.Pattern[str], fits: Callable[[str], bool]) -> Steps[str]:
+        """Read a run of characters if it `fits`; else, as soon as its beginning does not, the result is empty."""
         while True:
             found = pattern.match(self._text, self._at)
             assert found is not None
-            if len(found.group()) > longest:
+            if not fits(found.group()):
                 return ""
             if found.end() < len(self._text) or self.ended:
                 self._at = found.end()

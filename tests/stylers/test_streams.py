@@ -206,3 +206,13 @@ def test_a_long_unclosed_call_takes_linear_time(styler: Styler) -> None:
     for beginning in BEGINNINGS:
         raw = beginning + "word " * 40_000
         assert seconds(styler, [raw[at : at + 400] for at in range(0, len(raw), 400)]) < 2.0, beginning
+
+
+@pytest.mark.parametrize("styler", STYLERS.values(), ids=lambda styler: styler.name)
+def test_a_long_tool_name_does_not_hold_back_text(styler: Styler) -> None:
+    tool = {"type": "function", "function": {"name": "x" * 64}}
+    text = "没有空格的长句子也要马上给出去不能等到工具名字的长度为止否则用户会觉得很慢"
+    raw = f"<|channel|>final<|message|>{text}" if styler.name == "gpt-oss" else text
+    parser = styler.new_parser(tools=[tool])
+    given = "".join(delta.content or "" for character in raw for delta in parser.feed(character))
+    assert len(text) - len(given) <= 1
