@@ -4,7 +4,7 @@ Source: tokenizer_config.json of Qwen/Qwen2.5-7B-Instruct and Qwen/Qwen2.5-Coder
 Qwen/QwQ-32B-Preview, 2024-11-29; of OpenGVLab/InternVL3-8B, which has the text of Qwen 2.5.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
@@ -42,15 +42,20 @@ def system_turn(chat: Chat, default: str | None) -> str:
     return "" if text is None else chatml.turn(Role.SYSTEM, text)
 
 
-def body(messages: Sequence[Message]) -> Iterable[tuple[bool, list[Message]]]:
-    """Behind the system turn: groups of neighbouring messages, each with whether they are results."""
-    behind = messages[1:] if messages[0].role == Role.SYSTEM else messages
-    return ((is_result, list(group)) for is_result, group in groupby(behind, lambda each: each.role == Role.TOOL))
+def turns(messages: Sequence[Message], turn: Callable[[int, Message], str]) -> str:
+    """Write the turns behind the system turn: neighbouring results as one turn of the user, others by `turn`.
 
-
-def results_turn(results: Iterable[Message]) -> str:
-    """Write neighbouring results as one turn of the user."""
-    return chatml.turn(Role.USER, "\n".join(map(tagged_result, results)))
+    `turn` gets a message and its place.
+    """
+    numbered = list(enumerate(messages))
+    behind = numbered[1:] if messages[0].role == Role.SYSTEM else numbered
+    written = []
+    for is_result, group in groupby(behind, lambda each: each[1].role == Role.TOOL):
+        if is_result:
+            written.append(chatml.turn(Role.USER, "\n".join(tagged_result(message) for _, message in group)))
+        else:
+            written += [turn(index, message) for index, message in group]
+    return "".join(written)
 
 
 def call(made: ToolCall) -> str:
@@ -75,13 +80,10 @@ class Qwen25Styler(ChatMLStyler):
 
     def build(self, chat: Chat) -> str:
         """Write the system turn, the turns of the conversation and the opening of the answer."""
-        turns = "".join(
-            results_turn(group) if is_result else "".join(map(self.turn, group))
-            for is_result, group in body(chat.messages)
-        )
-        return system_turn(chat, self.default_system) + turns + chatml.opening(chat)
+        written = turns(chat.messages, self.turn)
+        return system_turn(chat, self.default_system) + written + chatml.opening(chat)
 
-    def turn(self, message: Message) -> str:
+    def turn(self, index: int, message: Message) -> str:
         """Write one message that is no result."""
         if message.role == Role.ASSISTANT and message.tool_calls:
             return assistant_turn(message.text, message.tool_calls)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from stylers import chatml, qwen2, qwen25
 from stylers.base import Styler
-from stylers.chat import Chat, Message, Role, ToolCall
+from stylers.chat import Chat, Message, Role
 from stylers.tools import HERMES_CALLS, HERMES_READER, ToolFormat
 
 THINK = ("<think>", "</think>")
@@ -39,21 +39,16 @@ class Qwen3Styler(Qwen3ThinkingStyler):
 
     def build(self, chat: Chat) -> str:
         """Write the turns. Only behind the last question do the assistant's turns show their reasoning."""
-        last_query = _last_query(chat.messages)
-        asked = {id(message) for message in chat.messages[: last_query + 1]}
-        parts = [qwen25.system_turn(chat, None)]
-        for is_result, group in qwen25.body(chat.messages):
-            if is_result:
-                parts.append(qwen25.results_turn(group))
-                continue
-            for message in group:
-                if message.role == Role.ASSISTANT:
-                    is_last = message is chat.messages[-1]
-                    parts.append(_assistant_turn(message, shows=id(message) not in asked, is_last=is_last))
-                else:
-                    parts.append(chatml.turn(message.role, message.text))
+        last_query, last = _last_query(chat.messages), len(chat.messages) - 1
+
+        def turn(index: int, message: Message) -> str:
+            if message.role != Role.ASSISTANT:
+                return chatml.turn(message.role, message.text)
+            return _assistant_turn(message, shows=index > last_query, is_last=index == last)
+
         no_thinking = chat.template_kwargs.get("enable_thinking") is False
-        return "".join(parts) + chatml.opening(chat, EMPTY_THINK if no_thinking else "")
+        opening = chatml.opening(chat, EMPTY_THINK if no_thinking else "")
+        return qwen25.system_turn(chat, None) + qwen25.turns(chat.messages, turn) + opening
 
 
 def _last_query(messages: Sequence[Message]) -> int:
@@ -76,7 +71,7 @@ def _assistant_turn(message: Message, *, shows: bool, is_last: bool) -> str:
         shown = f"<think>\n{stripped}\n</think>\n\n{content_behind}"
     else:
         shown = content
-    calls = "\n".join(map(_call, message.tool_calls))
+    calls = HERMES_CALLS.write(message.tool_calls)  # arguments that are no JSON stand as they are
     return chatml.turn(message.role, f"{shown}\n{calls}" if calls and content else shown + calls)
 
 
@@ -86,11 +81,6 @@ def _split_reasoning(content: str) -> tuple[str, str]:
         return "", content
     before, *_, after = content.split(closing)
     return before.rstrip("\n").split(opening)[-1].lstrip("\n"), after.lstrip("\n")
-
-
-def _call(made: ToolCall) -> str:
-    """Write a call as HERMES_CALLS does: arguments that are no JSON stand as they are."""
-    return HERMES_CALLS.write((made,))
 
 
 ROWS = (

@@ -22,22 +22,19 @@ class QwQStyler(Qwen25Styler):
 
     def build(self, chat: Chat) -> str:
         """Write the turns; the last one, if it is the assistant's, keeps its reasoning."""
-        parts = [qwen25.system_turn(chat, "" if chat.tools else None)]
-        for is_result, group in qwen25.body(chat.messages):
-            if is_result:
-                parts.append(qwen25.results_turn(group))
-            else:
-                parts += [self._turn(message, is_last=message is chat.messages[-1]) for message in group]
-        return "".join(parts) + chatml.opening(chat, "<think>\n")
+        last = len(chat.messages) - 1
+        turns = qwen25.turns(chat.messages, lambda index, message: _turn(message, is_last=index == last))
+        return qwen25.system_turn(chat, "" if chat.tools else None) + turns + chatml.opening(chat, "<think>\n")
 
-    def _turn(self, message: Message, is_last: bool) -> str:
-        if message.role != Role.ASSISTANT:
-            return chatml.turn(message.role, message.text)
-        content = message.text if is_last else message.text.split(THINK[1])[-1].lstrip("\n")
-        if not message.tool_calls:
-            return chatml.turn(message.role, content)
-        calls = "\n".join(map(qwen25.call, message.tool_calls))
-        return chatml.turn(message.role, f"{content}\n{calls}" if message.text else calls)
+
+def _turn(message: Message, is_last: bool) -> str:
+    if message.role != Role.ASSISTANT:
+        return chatml.turn(message.role, message.text)
+    content = message.text if is_last else message.text.split(THINK[1])[-1].lstrip("\n")
+    if not message.tool_calls:
+        return chatml.turn(message.role, content)
+    calls = "\n".join(map(qwen25.call, message.tool_calls))
+    return chatml.turn(message.role, f"{content}\n{calls}" if message.text else calls)
 
 
 ROWS = (QwQStyler("qwq-32b", ("qwq",)),)
