@@ -58,6 +58,7 @@ NAME_RULES = _names(
         "qwen2-vl": r"qwen2-vl",
         "qwen-vl": r"qwen-vl",
         "qwen2.5-coder": r"qwen2\.5-coder",
+        "qwen2.5-math": r"qwen2\.5-math",
         "qwen2.5": r"qwen2\.5",
         "qwen2": r"qwen2-",
         "qwen1.5": r"qwen1\.5",

@@ -1,7 +1,8 @@
 """Qwen 2.5: ChatML with tools in the system turn and calls as JSON in `<tool_call>` tags.
 
 Source: tokenizer_config.json of Qwen/Qwen2.5-7B-Instruct and Qwen/Qwen2.5-Coder-7B-Instruct, 2024-09-19; of
-Qwen/QwQ-32B-Preview, 2024-11-29; of OpenGVLab/InternVL3-8B, which has the text of Qwen 2.5.
+Qwen/Qwen2.5-Math-7B-Instruct and Qwen/QwQ-32B-Preview (2024-11-29), which differ in the system text; of
+OpenGVLab/InternVL3-8B, which does not differ.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ from stylers.chatml import ChatMLStyler
 from stylers.tools import HERMES_CALLS, HERMES_READER, ToolFormat, tagged_result, to_json
 
 SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+MATH_SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."
 PREVIEW_SYSTEM = (
     "You are a helpful and harmless assistant. You are Qwen developed by Alibaba. You should think step-by-step."
 )
@@ -91,7 +93,8 @@ class Qwen25Styler(ChatMLStyler):
 
 
 ROWS = (
-    Qwen25Styler("qwen2.5", ("qwen2.5-math", "qwen2.5-1m")),
+    Qwen25Styler("qwen2.5", ("qwen2.5-1m",)),
+    Qwen25Styler("qwen2.5-math", default_system=MATH_SYSTEM),
     Qwen25Styler("qwen2.5-coder"),
     Qwen25Styler("qwq-32b-preview", default_system=PREVIEW_SYSTEM),
     Qwen25Styler("internvl3"),

@@ -21,7 +21,7 @@ MODELS = {
     "Qwen/Qwen1.5-72B-Chat": "qwen1.5",
     "Qwen/Qwen2-7B-Instruct": "qwen2",
     "Qwen/Qwen2.5-7B-Instruct-1M": "qwen2.5",
-    "Qwen/Qwen2.5-Math-7B-Instruct": "qwen2.5",
+    "Qwen/Qwen2.5-Math-7B-Instruct": "qwen2.5-math",
     "Qwen/Qwen2.5-Coder-32B-Instruct": "qwen2.5-coder",
     "Qwen/QwQ-32B": "qwq-32b",
     "Qwen/QwQ-32B-Preview": "qwq-32b-preview",
