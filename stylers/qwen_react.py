@@ -11,7 +11,7 @@ from typing import ClassVar
 from stylers.call_format import CallFormat
 from stylers.chat import Chat, Message, Role, ToolDefinition
 from stylers.messages import to_system_role
-from stylers.parsing.react import ACTION, ACTION_INPUT, OBSERVATION, THOUGHT, ReactCalls
+from stylers.parsing.react import ACTION, ACTION_INPUT, FINAL_ANSWER, OBSERVATION, THOUGHT, ReactCalls
 from stylers.qwen2 import STOP, Qwen2Styler
 from stylers.tools import ToolFormat, to_json
 
@@ -30,7 +30,7 @@ def instruction(tools: Sequence[ToolDefinition], question: str) -> str:
         f"{described}\n\nUse the following format:\n\n"
         "Question: the input question you must answer\n"
         "Thought: you should always think about what to do\n"
-        f"Action: the action to take, should be one of [{','.join(tool.name for tool in tools)}]\n"
+        f"Action: the action to take, should be one of [{', '.join(tool.name for tool in tools)}]\n"
         "Action Input: the input to the action\n"
         "Observation: the result of the action\n"
         "... (this Thought/Action/Action Input/Observation can be repeated zero or more times)\n"
@@ -73,7 +73,7 @@ def _lines(message: Message) -> str:
     if message.role == Role.TOOL:
         return f"{OBSERVATION} {message.text}"
     if not message.tool_calls:
-        return message.text
+        return f"{THOUGHT} I now know the final answer.\n{FINAL_ANSWER} {message.text}"
     thought = [f"{THOUGHT} {message.text}"] if message.text else []
     return "\n".join([*thought, *(CALLS.write((call,)) for call in message.tool_calls)])
 
