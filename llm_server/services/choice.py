@@ -89,7 +89,8 @@ class ChoiceReader:
                 self._note_logprob(output.logprobs[position])
             text = self._detokenizer.feed(token_id)
             self._num_chars += len(text)
-            pieces.append(self._stops.feed(text))
+            may_stop = self.num_tokens > self.request.sampling.min_tokens
+            pieces.append(self._stops.feed(text) if may_stop else text)
             if self._stops.hit is not None:
                 break
         return "".join(pieces)

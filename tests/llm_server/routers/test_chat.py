@@ -73,6 +73,11 @@ def test_a_stop_string_can_stay_in_the_answer() -> None:
     assert body["usage"]["completion_tokens"] == 3
 
 
+def test_stop_strings_count_once_min_tokens_are_generated() -> None:
+    executor = ScriptedExecutor(says("one two one two"))
+    assert _answer(post_chat(executor, stop="two", min_tokens=8), False) == ("one two one ", "stop")
+
+
 def test_what_only_began_like_a_stop_string_comes_with_the_end() -> None:
     events = events_of(post_chat(ScriptedExecutor(says("see you so")), stream=True, stop="soon"))
     assert text_of(events) == "see you so"
