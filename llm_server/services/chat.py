@@ -86,7 +86,7 @@ def _readers(
         ChoiceReader(
             index,
             request,
-            Detokenizer(model.tokenizer),
+            Detokenizer(model.tokenizer, continues_text=chat.continue_final_message),
             StopStrings(stops, include=bool(body.include_stop_str_in_output)),
             model.styler.new_parser(tools=chat.tools, prefilled_think=prompt.prefilled_think),
             hidden,
