@@ -85,13 +85,19 @@ class Server(uvicorn.Server):
             self._drain = asyncio.ensure_future(self._drain_then_stop())
 
     async def _drain_then_stop(self) -> None:
-        if self._lifecycle.num_running:
-            log.info("finishing %d requests, up to %gs", self._lifecycle.num_running, self._drain_timeout_s)
-        if not await self._lifecycle.drain(self._drain_timeout_s):
-            log.warning("cutting off %d requests", self._lifecycle.num_running)
-            for model in self._registry:
-                await model.executor.shutdown()  # streams end with an error event instead of nothing
-        self.should_exit = True
+        try:
+            if self._lifecycle.num_running:
+                log.info("finishing %d requests, up to %gs", self._lifecycle.num_running, self._drain_timeout_s)
+            if not await self._lifecycle.drain(self._drain_timeout_s):
+                await self._cut_off()
+        finally:
+            self.should_exit = True
+
+    async def _cut_off(self) -> None:
+        """Let streams end with an error event instead of nothing."""
+        log.warning("cutting off %d requests", self._lifecycle.num_running)
+        for model in self._registry:
+            await model.executor.shutdown()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

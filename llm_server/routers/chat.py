@@ -86,4 +86,4 @@ def _close(answer: ChatAnswer, record: RequestRecord) -> None:
     usage = answer.usage
     record.model = answer.model.name
     record.prompt_tokens, record.completion_tokens = usage.prompt_tokens, usage.completion_tokens
-    record.finish = ",".join(choice.finish_reason or "cancelled" for choice in answer.choices)
+    record.finish = ",".join(choice.finish_reason or "unfinished" for choice in answer.choices)
