@@ -13,7 +13,7 @@ from typing import Any
 from llm_server.app import create_app
 from llm_server.config import ServerConfig
 from llm_server.lifecycle import Lifecycle
-from llm_server.registry import ModelRegistry
+from llm_server.registry import ModelRegistry, ServedModel
 from llm_server.server import Server, bind
 from tests.doubles import ScriptedExecutor
 from tests.llm_server.serving import chat_body, served
@@ -44,18 +44,20 @@ class Address:
 
 
 @contextmanager
-def listening(executor: ScriptedExecutor, config: ServerConfig | None = None) -> Iterator[Address]:
+def listening(executor: ScriptedExecutor) -> Iterator[Address]:
     """Serve `executor` on a free port until the block ends."""
-    config = config or ServerConfig(port=0, drain_timeout_s=0)
-    listener, registry, lifecycle = bind(config), ModelRegistry([served(executor)]), Lifecycle()
+    with serving_models(served(executor)) as address:
+        yield address
+
+
+@contextmanager
+def serving_models(*models: ServedModel) -> Iterator[Address]:
+    """Serve models on a free port until the block ends."""
+    config, lifecycle, registry = ServerConfig(port=0, drain_timeout_s=0), Lifecycle(), ModelRegistry(models)
     ready: queue.Queue[asyncio.AbstractEventLoop] = queue.Queue()
-    server = Server(
-        create_app(config, registry, lifecycle),
-        config,
-        lifecycle,
-        registry,
-        lambda: ready.put(asyncio.get_running_loop()),
-    )
+    app = create_app(config, registry, lifecycle)
+    server = Server(app, config, lifecycle, registry, lambda: ready.put(asyncio.get_running_loop()))
+    listener = bind(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     loop = ready.get(timeout=PATIENCE_S)

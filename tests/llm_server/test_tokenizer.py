@@ -12,6 +12,7 @@ from llm_server.tokenizer import INLINE_CHARS, Detokenizer, Tokenizer, Tokenizer
 from tests.doubles import END_ID, byte_tokenizer
 
 BYTES = byte_tokenizer()
+DATA = Path(__file__).parent.parent / "data"
 texts = st.text(max_size=40)
 
 
@@ -120,3 +121,9 @@ def test_the_default_models_text_comes_back_wherever_its_tokens_end(default_engi
     for token_id in range(tokenizer.vocab_size):
         spelled = tokenizer._backend.decode([token_id], skip_special_tokens=False)
         assert tokenizer.token_bytes(token_id).decode(errors="replace") == spelled
+
+
+def test_the_default_models_prompts_have_the_reference_token_ids(default_engine: Path) -> None:
+    tokenizer = Tokenizer.load(default_engine / "tokenizer.json")
+    cases = json.loads((DATA / "smollm2_tokens.json").read_text(encoding="utf-8"))["cases"]
+    assert [tokenizer.encode(case["text"]) for case in cases] == [case["ids"] for case in cases]
