@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.contract import GenerationRequest, SamplingParams
-from engines.openvino.guides import GuideMatcher
+from engines.guides import GuideMatcher
 
 Logits = NDArray[np.float32]
 Ids = NDArray[np.int64]

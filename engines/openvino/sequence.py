@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from engines.contract import GenerationRequest, TokenLogprob
 from engines.errors import GuideError
+from engines.guides import GuideMatcher
 from engines.openvino.blocks import ROOT_UID, BlockKey
-from engines.openvino.guides import GuideMatcher
 from engines.openvino.logit_edits import LogitEdits
 
 GREEDY_BELOW = 1e-5

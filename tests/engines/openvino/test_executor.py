@@ -15,9 +15,10 @@ from engines.errors import EngineDeadError, StepFailedError
 from engines.folder import EngineFolder
 from engines.openvino.blocks import BlockPool
 from engines.openvino.core import EngineCore
-from engines.openvino.executor import OpenVINOExecutor, merge
+from engines.openvino.executor import OpenVINOExecutor
 from engines.openvino.scheduler import Scheduler
 from engines.openvino.sequence import ScheduledBatch
+from engines.stream import merge
 
 POISON = 13
 INFO = ExecutorInfo("openvino", "f32", 50, 200, max_batch_size=4, max_waiting=8, block_size=4, num_blocks=40)

@@ -99,6 +99,14 @@ class GuideCompiler:
         return matcher
 
 
+def choice_to_lark(source: str) -> str:
+    """Turn a JSON list of texts into a grammar. Raises ValueError."""
+    choices = json.loads(source)
+    if not (isinstance(choices, list) and choices and all(isinstance(choice, str) and choice for choice in choices)):
+        raise ValueError("a choice is a list of texts that are not empty")
+    return "start: " + " | ".join(map(json.dumps, choices))
+
+
 def _json_object(source: str) -> str:
     return _json_schema('{"type": "object"}')
 
@@ -114,10 +122,7 @@ def _regex(source: str) -> str:
 
 
 def _choice(source: str) -> str:
-    choices = json.loads(source)
-    if not (isinstance(choices, list) and choices and all(isinstance(choice, str) and choice for choice in choices)):
-        raise ValueError("a choice is a list of texts that are not empty")
-    return str(llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(json.dumps, choices))))
+    return str(llguidance.LLMatcher.grammar_from_lark(choice_to_lark(source)))
 
 
 def _grammar(source: str) -> str:
