@@ -127,7 +127,7 @@ class Styler:
         hidden, disguise = disguised(chat, control, spared="".join(self.think or ()))
         if hidden.tools and not self.shows_tools():
             hidden = self.write_tools(hidden) if tools_block else replace(hidden, tools=())
-        text = self._rendered(self.normalise(hidden), now)
+        text = self._rendered_or_repaired(self.normalise(hidden), now)
         pieces = with_slots(disguise.cut(text), chat.media, self.slot_owners(chat), self.slots)
         return Prompt(pieces, self.stop_strings(chat), self._opens_reasoning(chat, text))
 
@@ -177,8 +177,12 @@ class Styler:
         return merge(deltas, parser.finish_reason)
 
     def normalise(self, chat: Chat) -> Chat:
-        """Put right what the family's template would choke on or lose."""
+        """Put right what the family's template would lose without a word; what it renders well stays as it is."""
         return replace(chat, messages=to_system_role(chat.messages))
+
+    def repair(self, chat: Chat) -> Chat:
+        """Put right what the family's template refuses, where the meaning is clear."""
+        return chat
 
     def build(self, chat: Chat) -> str:
         """Write the prompt as the family's newest official template would."""
@@ -233,6 +237,15 @@ class Styler:
         if chat.continue_final_message and opening in chat.messages[-1].text:
             return text.rfind(opening) > text.rfind(closing)
         return text.rstrip().endswith(opening.rstrip())
+
+    def _rendered_or_repaired(self, chat: Chat, now: datetime | None) -> str:
+        try:
+            return self._rendered(chat, now)
+        except StylerError:
+            repaired = self.repair(chat)
+            if repaired == chat:
+                raise
+            return self._rendered(repaired, now)
 
     def _rendered(self, chat: Chat, now: datetime | None) -> str:
         if not chat.continue_final_message:

@@ -55,8 +55,8 @@ class ToolCall:
     id: str | None = None
 
     def arguments_object(self) -> object:
-        """Return the arguments as the object they are, or as their text where they are no JSON."""
-        if not self.arguments.strip():
+        """Return the arguments as the object they are, or as their text where they are no JSON. None are {}."""
+        if self.arguments.strip() in ("", "null"):
             return {}
         try:
             return json.loads(self.arguments)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from stylers.base import Styler
 from stylers.call_format import CallFormat, ParameterLayout
 from stylers.chat import Chat, Media, Message, Role, ToolDefinition
+from stylers.errors import StylerError
 from stylers.messages import alternating, fold_system, join_parts, to_system_role
 from stylers.parsing.python_calls import CodeBlockCalls
 from stylers.tools import ToolFormat, ToolText, to_json
@@ -49,9 +50,9 @@ class Gemma2Styler(Styler):
 
     stop: ClassVar[tuple[str, ...]] = ("<end_of_turn>", "<eos>")
 
-    def normalise(self, chat: Chat) -> Chat:
+    def repair(self, chat: Chat) -> Chat:
         """Fold the system text in and let the roles alternate."""
-        return replace(chat, messages=alternating(fold_system(to_system_role(chat.messages))))
+        return replace(chat, messages=alternating(fold_system(chat.messages)))
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,24 @@ class Gemma3Styler(Styler):
     )
 
     def normalise(self, chat: Chat) -> Chat:
+        """Join the parts of a system message, of which the template shows only the first."""
+        first, *rest = to_system_role(chat.messages)
+        return replace(chat, messages=(join_parts(first) if first.role == Role.SYSTEM else first, *rest))
+
+    def repair(self, chat: Chat) -> Chat:
         """Let the roles behind the system message alternate."""
-        messages = to_system_role(chat.messages)
-        if messages[0].role != Role.SYSTEM:
-            return replace(chat, messages=alternating(messages))
-        return replace(chat, messages=(join_parts(messages[0]), *alternating(messages[1:])))
+        first, *rest = chat.messages
+        if first.role != Role.SYSTEM:
+            return replace(chat, messages=alternating(chat.messages))
+        return replace(chat, messages=(first, *alternating(rest)))
 
     def build(self, chat: Chat) -> str:
         """Write BOS, the turns and the opening of the answer."""
         prefix, messages = "", chat.messages
         if messages[0].role == Role.SYSTEM:
             prefix, messages = f"{messages[0].text}\n\n", messages[1:]
+        if any((message.role == Role.USER) == bool(index % 2) for index, message in enumerate(messages)):
+            raise StylerError("user and assistant have to take turns", param="messages")
         turns = [
             f"<start_of_turn>{_role(message)}\n{'' if index else prefix}{_content(message)}<end_of_turn>\n"
             for index, message in enumerate(messages)

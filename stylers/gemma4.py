@@ -7,7 +7,6 @@ from typing import ClassVar
 from stylers.base import Styler
 from stylers.call_format import CallFormat, ParameterLayout
 from stylers.chat import Chat, Message, Role
-from stylers.messages import to_system_role
 from stylers.parsing.gemma_calls import GemmaCalls
 from stylers.tools import ToolFormat
 
@@ -28,9 +27,9 @@ class Gemma4Styler(Styler):
     slots: ClassVar[Mapping[str, str]] = {"image": "<|image|>", "video": "<|video|>"}
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(CALLS, GemmaCalls("<|tool_call>", "<tool_call|>"))
 
-    def normalise(self, chat: Chat) -> Chat:
+    def repair(self, chat: Chat) -> Chat:
         """Give every result the name of its function, which the template writes."""
-        return replace(chat, messages=tuple(_with_names(to_system_role(chat.messages))))
+        return replace(chat, messages=tuple(_with_names(chat.messages)))
 
 
 def _with_names(messages: Iterable[Message]) -> Iterator[Message]:

@@ -6,7 +6,6 @@ from typing import ClassVar
 from stylers.base import Styler, Supports
 from stylers.call_format import CallFormat
 from stylers.chat import Chat, Message
-from stylers.messages import to_system_role
 from stylers.parsing.answer import Grammar
 from stylers.parsing.harmony import HarmonyGrammar
 
@@ -37,10 +36,9 @@ class GptOssStyler(Styler):
         """Read harmony messages."""
         return HarmonyGrammar(self.settings.split_reasoning)
 
-    def normalise(self, chat: Chat) -> Chat:
-        """Let no text stand beside both reasoning and a call: the template refuses it."""
-        messages = to_system_role(chat.messages)
-        return replace(chat, messages=tuple(map(_text_as_reasoning, messages)))
+    def repair(self, chat: Chat) -> Chat:
+        """Let no text stand beside both reasoning and a call."""
+        return replace(chat, messages=tuple(map(_text_as_reasoning, chat.messages)))
 
 
 def _text_as_reasoning(message: Message) -> Message:

@@ -13,7 +13,7 @@ from stylers.base import Styler
 from stylers.call_format import CallFormat
 from stylers.chat import Chat, Message, Role, ToolDefinition
 from stylers.errors import StylerError
-from stylers.messages import one_call_each, to_system_role
+from stylers.messages import one_call_each
 from stylers.parsing.json_calls import BareObjects
 from stylers.parsing.python_calls import BareCalls
 from stylers.tools import ToolFormat, to_json
@@ -66,9 +66,9 @@ class Llama32Styler(Styler):
     stop: ClassVar[tuple[str, ...]] = STOP_31
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(CALLS, BareCalls(PYTHON_TAG))
 
-    def normalise(self, chat: Chat) -> Chat:
-        """Give each call a turn of its own: the template refuses more."""
-        return replace(chat, messages=one_call_each(to_system_role(chat.messages)))
+    def repair(self, chat: Chat) -> Chat:
+        """Give each call a turn of its own."""
+        return replace(chat, messages=one_call_each(chat.messages))
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,8 @@ def _definitions(tools: Sequence[ToolDefinition]) -> str:
 
 
 def _turn(message: Message) -> str:
+    if len(message.tool_calls) > 1:
+        raise StylerError("the model makes one call in a turn", param="messages")
     if message.tool_calls:  # a turn that calls shows nothing else
         return turn(Role.ASSISTANT, CALLS.write(message.tool_calls))
     if message.role == Role.TOOL:

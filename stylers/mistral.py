@@ -58,10 +58,15 @@ class MistralStyler(Styler):
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(LIST_CALLS, ObjectList(MARKER))
 
     def normalise(self, chat: Chat) -> Chat:
+        """Join the parts of a system message, of which the templates show only the first."""
+        first, *rest = to_system_role(chat.messages)
+        return replace(chat, messages=(join_parts(first) if first.role == Role.SYSTEM else first, *rest))
+
+    def repair(self, chat: Chat) -> Chat:
         """Join neighbours of a role, fill in turns that are missing, and shorten ids."""
-        first, *rest = with_ids(to_system_role(chat.messages))
+        first, *rest = with_ids(chat.messages)
         if first.role == Role.SYSTEM:
-            return replace(chat, messages=(join_parts(first), *taking_turns(rest)))
+            return replace(chat, messages=(first, *taking_turns(rest)))
         return replace(chat, messages=taking_turns((first, *rest)))
 
 
@@ -71,13 +76,13 @@ class MistralSmall2501Styler(MistralStyler):
 
     tool_format: ClassVar[ToolFormat | None] = None
 
-    def normalise(self, chat: Chat) -> Chat:
+    def repair(self, chat: Chat) -> Chat:
         """Let the user say the results."""
         messages = (
             replace(message, role=Role.USER) if message.role == Role.TOOL else replace(message, tool_calls=())
             for message in chat.messages
         )
-        return super().normalise(replace(chat, messages=tuple(messages)))
+        return super().repair(replace(chat, messages=tuple(messages)))
 
 
 @dataclass(frozen=True)
