@@ -1,11 +1,85 @@
 """How much of the machine an executor may use and how it schedules. Checked once, when it is made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Precision = Literal["auto", "bf16", "f32"]
 KVPrecision = Literal["auto", "u8"]
 SchedulerPolicy = Literal["guaranteed_no_evict", "max_utilization"]
+Speculation = Literal["none", "ngram", "draft_target", "eagle3", "mtp"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRTLLMConfig:
+    """Settings that only the TensorRT-LLM executor has, by the names they have there. Raises ValueError."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  # read by pydantic when it is made out of a table
+
+    tensor_parallel_size: int = 1
+    """GPUs that share each layer."""
+    pipeline_parallel_size: int = 1
+    """Groups of GPUs that the layers are spread over. All in all tensor x pipeline GPUs."""
+    gpus_per_node: int | None = None
+    """GPUs of a node where several nodes serve one model; None counts the visible ones."""
+    dtype: Literal["auto", "float16", "bfloat16", "float32"] = "auto"
+    """Of weights and activations; "auto" takes the checkpoint's."""
+    load_format: Literal["auto", "dummy"] = "auto"
+    """"dummy" serves random weights, to try a GPU out."""
+    trust_remote_code: bool = False
+    """Run Python code that comes with the checkpoint."""
+    sampler: Literal["trtllm", "torch"] = "trtllm"
+    """"trtllm" honours every sampling parameter; "torch" is newer, and refuses penalties, min_p and seeds."""
+    gather_generation_logits: bool = False
+    """Serve logprobs, at the cost of moving each token's logits to the host."""
+    kv_cache_dtype: Literal["auto", "fp8"] = "auto"
+    tokens_per_block: int = 32
+    enable_block_reuse: bool = True
+    """Reuse the KV blocks of equal prefixes."""
+    host_cache_gib: float = 0.0
+    """Host memory that takes in reusable blocks which the GPU has no room for."""
+    max_attention_window: tuple[int, ...] = ()
+    """Tokens that attention looks back, per layer and repeated over the layers; empty is the model's own."""
+    enable_chunked_prefill: bool = True
+    cuda_graphs: bool = True
+    disable_overlap_scheduler: bool = False
+    stream_interval: int = 1
+    """Decode steps per output: higher costs the host less and bunches tokens."""
+    speculation: Speculation = "none"
+    """How tokens are guessed ahead."""
+    speculative_model: str | None = None
+    """Folder of the draft model: needed by "draft_target" and "eagle3"."""
+    max_draft_len: int = 4
+    """Tokens guessed per step."""
+    shutdown_timeout_s: float = 30.0
+    """How long TensorRT-LLM may take to stop before it is left behind."""
+
+    def __post_init__(self) -> None:
+        for name in ("tensor_parallel_size", "pipeline_parallel_size", "stream_interval", "max_draft_len"):
+            _check(getattr(self, name) >= 1, f"{name} must be at least 1")
+        _check(self.gpus_per_node is None or self.gpus_per_node >= 1, "gpus_per_node must be at least 1")
+        block = self.tokens_per_block
+        _check(block >= 1 and block & (block - 1) == 0, "tokens_per_block must be a power of 2")
+        _check(self.host_cache_gib >= 0, "host_cache_gib must be at least 0")
+        _check(all(window >= 1 for window in self.max_attention_window), "max_attention_window must be above 0")
+        _check(self.shutdown_timeout_s > 0, "shutdown_timeout_s must be above 0")
+        needs_model = self.speculation in ("draft_target", "eagle3")
+        _check(
+            needs_model == (self.speculative_model is not None),
+            f"speculative_model must {'' if needs_model else 'not '}be given with speculation {self.speculation!r}",
+        )
+        _check(
+            self.speculation == "none" or self.sampler == "torch",
+            f'speculation {self.speculation!r} needs sampler = "torch"',
+        )
+        _check(
+            self.speculation == "none" or not self.gather_generation_logits,
+            f"gather_generation_logits is not to be had with speculation {self.speculation!r}",
+        )
+
+    @property
+    def world_size(self) -> int:
+        """How many GPUs serve the model."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +106,7 @@ class EngineConfig:
     """Start only what surely can end, or ("max_utilization") what fits now, and preempt when the cache is full."""
     num_threads: int | None = None
     """CPU threads of the forward pass; None leaves it to the runtime."""
+    trtllm: TensorRTLLMConfig = field(default_factory=TensorRTLLMConfig)
 
     def __post_init__(self) -> None:
         _check(self.kv_cache_gib > 0, "kv_cache_gib must be above 0")

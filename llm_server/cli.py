@@ -75,6 +75,8 @@ def serve(
     served_model_name: Annotated[str | None, typer.Option(help="Name of the model for clients.")] = None,
     styler: Annotated[str | None, typer.Option(help="Model family, where detection errs.")] = None,
     chat_template: Annotated[Path | None, typer.Option(help="A Jinja file in place of the model's own.")] = None,
+    engine: Annotated[str | None, typer.Option(help="openvino or trtllm.")] = None,
+    trtllm: Annotated[str | None, typer.Option(help="TensorRT-LLM's settings, a JSON object.")] = None,
     kv_cache_gib: Annotated[float | None, typer.Option(help="Memory for the KV cache, in GiB.")] = None,
     kv_cache_fraction: Annotated[float | None, typer.Option(help="Or: its share of the free memory.")] = None,
     max_batch_size: Annotated[int | None, typer.Option(help="Sequences that run at the same time.")] = None,

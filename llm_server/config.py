@@ -2,13 +2,14 @@
 
 An option has one name everywhere: `max_batch_size` in server.toml, `--max-batch-size` as a flag,
 `LLM_SERVER_MAX_BATCH_SIZE` in the environment. In the file, `[model.NAME]` tables serve several models and may
-repeat the options of a model or its engine with values of their own.
+repeat the options of a model or its engine with values of their own. `trtllm` is a table of its own, as a flag or
+variable a JSON object.
 """
 
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -62,7 +63,9 @@ class ModelConfig:
     """The model family; by default it is detected."""
     chat_template: Path | None = None
     """A Jinja file in place of the model's own chat template."""
-    engine: EngineConfig = field(default_factory=EngineConfig)
+    engine: Literal["openvino", "trtllm"] = "openvino"
+    """What runs the model: OpenVINO on a CPU, TensorRT-LLM on NVIDIA GPUs."""
+    executor: EngineConfig = field(default_factory=EngineConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class Settings:
 
 def option_names(config: type[Config]) -> list[str]:
     """The options of one layer."""
-    return [option.name for option in fields(config) if option.name != "engine"]
+    return [option.name for option in fields(config) if option.name != "executor"]
 
 
 MODEL_OPTIONS = frozenset((*option_names(ModelConfig), *option_names(EngineConfig)))
@@ -106,9 +109,17 @@ def _models(tables: Options, common: Options, over_file: Options) -> Iterable[Mo
 
 
 def _model(options: Options) -> ModelConfig:
-    engine = _build(EngineConfig, options)
+    executor = _build(EngineConfig, {**_engine_defaults(options), **options})
     own = {name: value for name, value in options.items() if name in option_names(ModelConfig)}
-    return _build(ModelConfig, {**own, "engine": engine})
+    return _build(ModelConfig, {**own, "executor": executor})
+
+
+def _engine_defaults(options: Options) -> Options:
+    """What suits a GPU better than the defaults, which suit a CPU."""
+    if options.get("engine") != "trtllm":
+        return {}
+    sizes = {"max_batch_size": 256, "max_num_tokens": 8192}
+    return sizes if "kv_cache_gib" in options else {**sizes, "kv_cache_fraction": 0.9}
 
 
 def _table(name: str, table: object) -> Options:
@@ -158,6 +169,8 @@ def _build(config: type[Config], options: Options) -> Config:
 
 def _convert(name: str, value: object, hint: Any) -> Any:
     try:
+        if is_dataclass(hint) and isinstance(value, str):  # a table, from a flag or the environment
+            return TypeAdapter(hint).validate_json(value)
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as exc:
         message = exc.errors(include_url=False)[0]["msg"]

@@ -28,7 +28,7 @@ def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progre
         name=config.served_model_name or folder.path.name,
         styler=styler,
         tokenizer=tokenizer,
-        executor=load_executor(folder, config.engine),
+        executor=load_executor(folder, config.executor),
         end_token_ids=frozenset((*folder.description.end_token_ids, *(mark for mark in marks if mark is not None))),
         hidden_tokens=HiddenTokens(_hidden(tokenizer, styler)),
         defaults=folder.generation_config(),

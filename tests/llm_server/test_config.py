@@ -19,7 +19,7 @@ def test_without_any_setting_the_default_model_is_served_on_this_machine_only(tm
     settings = load(tmp_path)
     assert (settings.server.host, settings.server.port, settings.server.max_body_bytes) == ("127.0.0.1", 8000, 2**25)
     [model] = settings.models
-    assert (model.model, model.engine.kv_cache_gib, model.engine.waiting_limit) == (DEFAULT_MODEL, 2.0, 256)
+    assert (model.model, model.executor.kv_cache_gib, model.executor.waiting_limit) == (DEFAULT_MODEL, 2.0, 256)
 
 
 def test_flags_go_before_environment_before_file_before_defaults(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_flags_go_before_environment_before_file_before_defaults(tmp_path: Path)
     settings = load(tmp_path, text, flags, LLM_SERVER_PORT="7", LLM_SERVER_MAX_BATCH_SIZE="4", OTHER="x")
     [model] = settings.models
     assert (settings.server.port, settings.server.host) == (5, "127.0.0.1")
-    assert (model.engine.max_batch_size, model.engine.kv_cache_gib) == (4, 1.0)
+    assert (model.executor.max_batch_size, model.executor.kv_cache_gib) == (4, 1.0)
 
 
 TABLES = """
@@ -46,15 +46,15 @@ served_model_name = "large"
 def test_tables_serve_several_models_with_options_of_their_own(tmp_path: Path) -> None:
     small, large = load(tmp_path, TABLES).models
     assert (small.served_model_name, small.model) == ("small", "gguf:/models/small.gguf")
-    assert (small.engine.precision, small.engine.kv_cache_gib) == ("f32", 1.0)
-    assert (large.served_model_name, large.engine.kv_cache_gib, large.engine.precision) == ("large", 4.5, "auto")
+    assert (small.executor.precision, small.executor.kv_cache_gib) == ("f32", 1.0)
+    assert (large.served_model_name, large.executor.kv_cache_gib, large.executor.precision) == ("large", 4.5, "auto")
 
 
 def test_a_model_named_on_the_command_line_is_served_alone(tmp_path: Path) -> None:
     [small] = load(tmp_path, TABLES, {"model": "small"}).models
     assert small.model == "gguf:/models/small.gguf"
     [other] = load(tmp_path, TABLES, {"model": "other.gguf"}).models
-    assert (other.model, other.served_model_name, other.engine.kv_cache_gib) == ("other.gguf", None, 1.0)
+    assert (other.model, other.served_model_name, other.executor.kv_cache_gib) == ("other.gguf", None, 1.0)
 
 
 def test_the_file_may_name_its_one_model(tmp_path: Path) -> None:
@@ -96,3 +96,28 @@ def test_a_kubernetes_service_of_our_name_is_not_taken_for_a_port(tmp_path: Path
 
 def test_options_of_all_layers_have_names_of_their_own() -> None:
     assert {"port", "model", "kv_cache_gib"} <= ALL_OPTIONS
+
+
+def test_tensorrt_llm_has_a_table_of_its_own_and_defaults_for_a_gpu(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('engine = "trtllm"\n[trtllm]\ntensor_parallel_size = 2\nmax_attention_window = [64, 512]\n')
+    executor = load_settings({}, {}, file).models[0].executor
+    assert (executor.trtllm.tensor_parallel_size, executor.trtllm.max_attention_window) == (2, (64, 512))
+    assert (executor.max_batch_size, executor.max_num_tokens, executor.kv_cache_fraction) == (256, 8192, 0.9)
+    flags = {"engine": "trtllm", "trtllm": '{"sampler": "torch", "speculation": "ngram"}', "kv_cache_gib": 4}
+    executor = load_settings(flags, {}, None).models[0].executor
+    assert (executor.trtllm.speculation, executor.kv_cache_fraction) == ("ngram", None)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('{"tp": 2}', "trtllm = .* is not allowed"),
+        ('{"tokens_per_block": 33}', "tokens_per_block must be a power of 2"),
+        ('{"speculation": "mtp"}', 'needs sampler = "torch"'),
+        ("[]", "is not allowed"),
+    ],
+)
+def test_a_table_that_tensorrt_llm_cannot_have_is_refused(table: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_settings({"trtllm": table}, {}, None)

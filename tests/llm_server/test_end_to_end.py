@@ -26,7 +26,7 @@ Talk = Callable[[openai.AsyncOpenAI], Awaitable[T]]
 
 @pytest.fixture(scope="module")
 def model(default_engine: Path) -> Iterator[ServedModel]:
-    config = ModelConfig(engine=EngineConfig(kv_cache_gib=0.25, max_batch_size=8))
+    config = ModelConfig(executor=EngineConfig(kv_cache_gib=0.25, max_batch_size=8))
     with ThreadPoolExecutor(2) as pool:
         yield load_model(config, default_engine.parent.parent, pool, silent)
 
