@@ -6,7 +6,10 @@ falling probability (ties: the lower id first), so a row is cut by one number. T
 tokens are sorted; rows that keep more, which are flat ones, are sorted whole.
 """
 
+import os
+from collections.abc import Iterator
 from collections.abc import Sequence as Rows
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +25,8 @@ TOP = 1024
 
 ROWS_AT_ONCE = 4
 """Rows are drawn in groups that stay in the CPU's cache."""
+
+MAX_THREADS = 8
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -64,14 +69,12 @@ class DrawParams:
 
 
 class Sampler:
-    """Draws the next token of each row. Not thread-safe: everything large is written into the same scratch arrays."""
+    """Draws the next token of each row. Groups of rows are shared out to threads: numpy works without the GIL."""
 
-    def __init__(self, vocab_size: int) -> None:
-        self._vocab_size = vocab_size
-        shape = (ROWS_AT_ONCE, -(-vocab_size // CHUNK) * CHUNK)
-        self._probs = np.zeros(shape, np.float32)
-        self._ranked = np.zeros(shape, np.float32)
-        self._mask = np.zeros(shape, bool)
+    def __init__(self, vocab_size: int, num_threads: int | None = None) -> None:
+        num_threads = num_threads or min(os.cpu_count() or 1, MAX_THREADS)
+        self._drawers = [GroupDrawer(vocab_size) for _ in range(num_threads)]
+        self._pool = ThreadPoolExecutor(num_threads, "sampler")
 
     def sample(self, logits: NDArray[np.float32], seqs: Rows[Sequence]) -> list[int]:
         """Return one token id for each row of logits [num_rows, vocab_size], row i being of seqs[i]."""
@@ -85,14 +88,40 @@ class Sampler:
     def draw(self, logits: NDArray[np.float32], rows: Ids, params: DrawParams) -> Ids:
         """Draw a token id for each of these rows of logits [num_rows, vocab_size] at temperatures above 0."""
         token_ids = np.empty(len(rows), np.int64)
-        for kind in (~params.is_truncated, params.is_truncated):
-            alike = np.flatnonzero(kind)
-            for start in range(0, len(alike), ROWS_AT_ONCE):
-                group = alike[start : start + ROWS_AT_ONCE]
-                token_ids[group] = self._draw_group(logits, rows[group], params.take(group))
+        groups = list(_groups_of_a_kind(params))
+
+        def draw_share(drawer: GroupDrawer, share: list[Ids]) -> None:
+            for group in share:
+                token_ids[group] = drawer.draw(logits, rows[group], params.take(group))
+
+        shares = [groups[first :: len(self._drawers)] for first in range(len(self._drawers))]
+        if len(groups) == 1:
+            draw_share(self._drawers[0], groups)
+        else:
+            list(self._pool.map(draw_share, self._drawers, shares))
         return token_ids
 
-    def _draw_group(self, logits: NDArray[np.float32], rows: Ids, params: DrawParams) -> Ids:
+
+def _groups_of_a_kind(params: DrawParams) -> Iterator[Ids]:
+    """Yield small groups of rows, those that are cut short apart from those that are not."""
+    for kind in (~params.is_truncated, params.is_truncated):
+        alike = np.flatnonzero(kind)
+        for start in range(0, len(alike), ROWS_AT_ONCE):
+            yield alike[start : start + ROWS_AT_ONCE]
+
+
+class GroupDrawer:
+    """Draws the rows of one group at a time. Not thread-safe: all that is large is written into the same arrays."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
+        shape = (ROWS_AT_ONCE, -(-vocab_size // CHUNK) * CHUNK)
+        self._probs = np.zeros(shape, np.float32)
+        self._ranked = np.zeros(shape, np.float32)
+        self._mask = np.zeros(shape, bool)
+
+    def draw(self, logits: NDArray[np.float32], rows: Ids, params: DrawParams) -> Ids:
+        """Draw a token id for each of at most ROWS_AT_ONCE rows of logits."""
         probs = self._relative_probs(logits, rows, params.temperature)
         if params.is_truncated.any():
             self._truncate(probs, params)
