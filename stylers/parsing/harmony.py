@@ -14,6 +14,7 @@ START = "<|start|>"
 CHANNEL = "<|channel|>"
 MESSAGE = "<|message|>"
 ENDS = ("<|end|>", "<|call|>", "<|return|>")
+ANY = markers(START, CHANNEL, *ENDS)
 MAX_HEADER_CHARS = 512
 HEADER_RUN = re.compile(r"[^<]*")
 CHANNEL_NAME = re.compile(r"<\|channel\|>\s*(\w+)")
@@ -32,28 +33,33 @@ class HarmonyGrammar:
         reader.keep()
         yield from reader.space()
         if (yield from reader.ahead(CHANNEL)) or (yield from reader.ahead("to=")):
-            yield from self._message(answer)
+            marker = yield from self._message(answer)
         else:
             answer.give_back()
-        while (marker := (yield from reader.until(markers(START, CHANNEL, *ENDS), answer.out.content))) is not None:
-            if marker not in ENDS:
+            marker = yield from reader.until(ANY, answer.out.content)
+        while marker is not None:
+            if marker in (START, CHANNEL):
                 reader.keep(marker)
-                yield from self._message(answer)
+                marker = yield from self._message(answer)
+            else:
+                marker = yield from reader.until(ANY, answer.out.content)
 
-    def _message(self, answer: Answer) -> Steps[None]:
-        """Read one message, of whose header the reader has kept what was read."""
+    def _message(self, answer: Answer) -> Steps[str | None]:
+        """Read one message, of whose header the reader has kept what was read. Return the marker that ends it."""
         if not (yield from self._skip_header(answer)):
             answer.give_back()
-            return
+            return (yield from answer.reader.until(ANY, answer.out.content))
         header = answer.reader.kept()
         channel, recipient = CHANNEL_NAME.search(header), RECIPIENT.search(header)
         if recipient is None:
-            yield from self._text(self._sink(channel and channel[1], answer), answer)
-        elif recipient[1] in answer.tools:
-            yield from self._call(recipient[1], answer)
-        else:
-            answer.out.content(header)
-            yield from answer.reader.until(markers(START), answer.out.content)
+            return (yield from self._text(self._sink(channel and channel[1], answer), answer))
+        if recipient[1] in answer.tools:
+            return (yield from self._call(recipient[1], answer))
+        answer.out.content(header)
+        end = yield from answer.reader.until(ANY, answer.out.content)
+        if end in ENDS:
+            answer.out.content(end)
+        return end
 
     def _skip_header(self, answer: Answer) -> Steps[bool]:
         """Read up to the message behind the header. False if that cannot be a header."""
@@ -70,14 +76,16 @@ class HarmonyGrammar:
     def _sink(self, channel: str | None, answer: Answer) -> Sink:
         return answer.out.reasoning if channel == "analysis" and self.splits_reasoning else answer.out.content
 
-    def _text(self, sink: Sink, answer: Answer) -> Steps[None]:
+    def _text(self, sink: Sink, answer: Answer) -> Steps[str | None]:
         answer.out.markup()
         sink("\n")  # between two messages of a kind; before the first it is dropped
-        yield from answer.reader.until(markers(*ENDS), sink)
+        end = yield from answer.reader.until(ANY, sink)
         answer.out.markup()
+        return end
 
-    def _call(self, name: str, answer: Answer) -> Steps[None]:
+    def _call(self, name: str, answer: Answer) -> Steps[str | None]:
         answer.out.begin_call(name)
         yield from answer.reader.space()
-        if (yield from json_arguments(answer.reader, answer.out.arguments, ENDS)):
+        if (yield from json_arguments(answer.reader, answer.out.arguments, (*ENDS, START))):
             answer.out.complete_call()
+        return (yield from answer.reader.until(ANY, answer.out.content))
