@@ -102,9 +102,9 @@ class Styler:
         generic_tools: bool = False,
         split_reasoning: bool = True,
     ) -> Self:
-        """Bind to a served model; see Settings. Raises StylerError where it could render no prompt."""
+        """Bind to a served model; see Settings. Raises StylerError for a template that does not compile."""
         if chat_template is not None:
-            load_template(chat_template)  # one that does not compile stops the start, not the first request
+            load_template(chat_template)
         settings = Settings(
             chat_template,
             bos_token,
@@ -193,13 +193,17 @@ class Styler:
         tool_format = self._tool_format
         if tool_format is None:
             raise StylerError(f"{self.name} has no tool format of its own, and generic_tools is off", param="tools")
-        assert tool_format.text is not None
-        return tool_format.text.write(chat)
+        return tool_format.write_into_texts(chat)
 
     def shows_tools(self) -> bool:
         """Whether the prompt's own text shows the request's tools."""
         template = self._template()
         return self.builder_shows_tools if template is None else "tools" in template.variables
+
+    def template_mentions(self, word: str) -> bool:
+        """Whether a word stands in the template; the builders know all of their family's."""
+        template = self._template()
+        return template is None or word in template.source
 
     def slot_owners(self, chat: Chat) -> tuple[int, ...]:
         """For each slot of the prompt, the number of the image or video it is for."""

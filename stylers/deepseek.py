@@ -8,6 +8,7 @@ single one: calls are written into the text instead.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from stylers.base import Styler
@@ -15,7 +16,7 @@ from stylers.call_format import CallFormat
 from stylers.chat import Chat, Message, Role, ToolDefinition
 from stylers.messages import TemplateDialect
 from stylers.parsing.json_calls import HeadedCalls
-from stylers.tools import ToolFormat, ToolText, to_json
+from stylers.tools import ToolFormat, ToolText, introduction, to_json
 
 
 def token(name: str) -> str:
@@ -53,17 +54,6 @@ V31_READER = HeadedCalls(
 )
 
 
-def v3_block(tools: Sequence[ToolDefinition]) -> str:
-    """Introduce the tools to models that were given no text of their own for it."""
-    definitions = "\n".join(to_json(tool.function) for tool in tools)
-    example = f"{V3_CALLS.begin}{V3_CALLS.before_name}NAME{V3_CALLS.before_arguments}ARGUMENTS"
-    return (
-        f"You can call these functions, each given as a JSON object:\n{definitions}\n\n"
-        f"To call a function, write its name and its arguments, a JSON object, in exactly this form:\n"
-        f"{example}{V3_CALLS.after_arguments}{V3_CALLS.end}"
-    )
-
-
 def v31_block(tools: Sequence[ToolDefinition]) -> str:
     """Introduce the tools as the model card shows it."""
     described = "\n".join(
@@ -88,7 +78,7 @@ class DeepSeekV3Styler(Styler):
     stop: ClassVar[tuple[str, ...]] = (END,)
     dialect: ClassVar[TemplateDialect] = TemplateDialect(arguments="text", null_content="kept")
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(
-        V3_CALLS, V3_READER, ToolText(v3_block, V3_CALLS, before_calls="")
+        V3_CALLS, V3_READER, ToolText(partial(introduction, V3_CALLS), V3_CALLS, before_calls="")
     )
 
 

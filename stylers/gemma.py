@@ -4,17 +4,18 @@ Source: tokenizer_config.json of google/gemma-2-9b-it and gemma-3-4b-it. Neither
 calls as Python in a code block, after "Function calling with Gemma" in Google's documentation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from stylers.base import Styler
 from stylers.call_format import CallFormat, ParameterLayout
-from stylers.chat import Chat, Media, Message, Role, ToolDefinition
+from stylers.chat import Chat, Media, Message, Role
 from stylers.errors import StylerError
 from stylers.messages import alternating, fold_system, join_parts, to_system_role
 from stylers.parsing.python_calls import CodeBlockCalls
-from stylers.tools import ToolFormat, ToolText, to_json
+from stylers.tools import ToolFormat, ToolText, introduction
 
 IMAGE = "<start_of_image>"
 CALLS = CallFormat(
@@ -26,17 +27,6 @@ CALLS = CallFormat(
     end="\n```",
     layout=ParameterLayout("", "=", "", ", ", values="python"),
 )
-
-
-def tools_block(tools: Sequence[ToolDefinition]) -> str:
-    """Introduce the tools."""
-    definitions = "\n".join(to_json(tool.function) for tool in tools)
-    return (
-        f"You can call these functions, each given as a JSON object:\n{definitions}\n\n"
-        "To call functions, write nothing but a code block with one call on each line, as in Python with keyword "
-        "arguments:\n```tool_code\nfunction_name(parameter='value')\n```\n"
-        "Their results come back in a ```tool_output``` block. Where none of them helps, answer in words."
-    )
 
 
 def tool_output(result: Message) -> str:
@@ -62,7 +52,7 @@ class Gemma3Styler(Styler):
     stop: ClassVar[tuple[str, ...]] = ("<end_of_turn>", "<eos>")
     slots: ClassVar[Mapping[str, str]] = {"image": IMAGE}
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(
-        CALLS, CodeBlockCalls("```tool_code"), ToolText(tools_block, CALLS, tool_output)
+        CALLS, CodeBlockCalls("```tool_code"), ToolText(partial(introduction, CALLS), CALLS, tool_output)
     )
 
     def normalise(self, chat: Chat) -> Chat:

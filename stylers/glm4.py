@@ -40,6 +40,8 @@ class GLM4Styler(Styler):
 
     def write_tools(self, chat: Chat) -> Chat:
         """Give the tools a system message of their own, calls and results turns of their own."""
+        if not self.template_mentions("tools"):
+            return super().write_tools(chat)
         system = Message(Role.SYSTEM, "", extra={"tools": [tool.source for tool in chat.tools]})
         turns = (turn for message in chat.messages for turn in _turns(message))
         return replace(chat, messages=(system, *turns), tools=())

@@ -6,6 +6,7 @@ from typing import ClassVar
 from stylers.base import Styler, Supports
 from stylers.call_format import CallFormat
 from stylers.chat import Chat, Message
+from stylers.errors import StylerError
 from stylers.parsing.answer import Grammar
 from stylers.parsing.harmony import HarmonyGrammar
 
@@ -31,6 +32,10 @@ class GptOssStyler(Styler):
     def call_format(self) -> CallFormat:
         """How calls are written."""
         return CALLS
+
+    def write_tools(self, chat: Chat) -> Chat:
+        """Tools have a place in the developer message of the model's own template, and nowhere else."""
+        raise StylerError(f"the chat template of {self.name} shows no tools", param="tools")
 
     def grammar(self, prefilled_think: bool) -> Grammar:
         """Read harmony messages."""

@@ -38,6 +38,8 @@ class Phi4MiniStyler(Styler):
 
     def write_tools(self, chat: Chat) -> Chat:
         """Put the tools into the first system message, made where there is none, and calls behind their text."""
+        if not self.template_mentions("tools"):
+            return super().write_tools(chat)
         messages = list(to_system_role(chat.messages))
         if messages[0].role != Role.SYSTEM:
             messages.insert(0, Message(Role.SYSTEM, SYSTEM))

@@ -34,6 +34,7 @@ class ChatTemplate:
             self._template = _ENVIRONMENT.from_string(tree)
         except (jinja2.TemplateError, RecursionError) as exc:
             raise StylerError(f"the model's chat template cannot be compiled: {exc}") from exc
+        self.source = source
         self.variables = frozenset(meta.find_undeclared_variables(tree))
         self.reads_parts = any(_reads_content(loop.iter) for loop in tree.find_all(nodes.For))
 

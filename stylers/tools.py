@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 from stylers.call_format import CallFormat
-from stylers.chat import Chat, Message, Role, ToolDefinition
+from stylers.chat import Chat, Message, Role, ToolCall, ToolDefinition
 from stylers.parsing.answer import CallReader
 from stylers.parsing.json_calls import TaggedObjects
 
@@ -68,26 +69,31 @@ HERMES_CALLS = CallFormat('<tool_call>\n{"name": "', '", "arguments": ', "}\n</t
 HERMES_READER = TaggedObjects("<tool_call>", "</tool_call>")
 
 
+def introduction(calls: CallFormat, tools: Sequence[ToolDefinition]) -> str:
+    """Introduce tools, and the form of a call, to a model for which no text of its own is documented."""
+    definitions = "\n".join(to_json(tool.function) for tool in tools)
+    example = calls.write([ToolCall("NAME", '{"PARAMETER": "VALUE"}')])
+    return (
+        "You can call these functions, each given as a JSON object with its name, description and parameters:\n"
+        f"{definitions}\n\n"
+        "To call a function, write its name and its arguments in exactly this form, and nothing after it:\n"
+        f"{example}\n"
+        "Where none of them helps, answer in words."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """How a family writes and reads calls. text: how tools get into prompts that ignore them, where they need it."""
+    """How a family writes and reads calls. text: how tools get into prompts that ignore them, where it is known."""
 
     calls: CallFormat
     reader: CallReader
     text: ToolText | None = None
 
-
-def _generic_block(tools: Sequence[ToolDefinition]) -> str:
-    definitions = "\n".join(to_json(tool.function) for tool in tools)
-    return (
-        "You can call these functions, each given as a JSON object with its name, description and parameters:\n"
-        f"{definitions}\n\n"
-        "To call a function, write its name and arguments as one JSON object between tags, and nothing after it:\n"
-        '<tool_call>\n{"name": "NAME", "arguments": {"PARAMETER": "VALUE"}}\n</tool_call>\n'
-        "Its result comes back between <tool_response> and </tool_response>. Where none helps, answer in words."
-    )
+    def write_into_texts(self, chat: Chat) -> Chat:
+        """Return the chat with its tools in texts."""
+        text = self.text or ToolText(partial(introduction, self.calls), self.calls, tagged_result)
+        return text.write(chat)
 
 
-GENERIC_TOOLS = ToolFormat(
-    HERMES_CALLS, HERMES_READER, ToolText(_generic_block, HERMES_CALLS, tagged_result)
-)  # for models that were trained on no format: documented, and only on the operator's wish
+GENERIC_TOOLS = ToolFormat(HERMES_CALLS, HERMES_READER)  # for models trained on no format, on the operator's wish

@@ -206,3 +206,26 @@ def test_documents_reach_the_template() -> None:
     styler = stylers.get("generic")
     body = {"messages": [said("user")], "documents": [{"title": "T", "text": "D"}]}
     assert styler.render(body, chat_template="{{ documents[0].title }}") == "T"
+
+
+PLAIN = "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}"
+
+
+@pytest.mark.parametrize("name", stylers.names())
+def test_no_family_forgets_tools_that_the_template_ignores(name: str) -> None:
+    styler = stylers.get(name).for_model(chat_template=PLAIN)
+    chat = Chat.from_openai({"messages": [said("user"), calling(call("look")), said("tool", "seen")], "tools": [TOOL]})
+    if styler.supports.tools == "generic" or name == "gpt-oss":
+        with pytest.raises(StylerError, match="tools") as refused:
+            styler.build_prompt(chat)
+        assert refused.value.param == "tools"
+    else:
+        text = styler.build_prompt(chat).text
+        assert "Look around." in text
+        assert "seen" in text
+
+
+def test_an_unknown_recipient_of_gpt_oss_is_content_and_the_next_message_is_read() -> None:
+    raw = "<|channel|>commentary to=browser.search<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>Hi"
+    message = stylers.get("gpt-oss").parse(raw, tools=[TOOL])
+    assert message.content == "<|channel|>commentary to=browser.search<|message|>{}<|end|>\nHi"
