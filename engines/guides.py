@@ -8,7 +8,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 
@@ -18,16 +18,17 @@ import numpy as np
 from llguidance.gbnf_to_lark import GbnfToLarkError, any_to_lark
 from numpy.typing import NDArray
 
+from engines.call_grammar import call_grammar, lark_literal
 from engines.contract import Guide, GuideKind
-from engines.errors import GuideError, UnsupportedFeatureError
+from engines.errors import GuideError
 
 MAX_SOURCE_BYTES = 256 * 1024
 MAX_DEPTH = 64
 CACHE_SIZE = 256
 MAX_MESSAGE = 300
 
-WHITESPACE = r"[ ]?|\n[ ]{0,32}"
-"""Between the tokens of JSON: a small model that may write blanks without end does so."""
+JSON_OPTIONS = {"whitespace_pattern": r"[ ]?|\n[ ]{0,32}"}
+"""Blanks between the tokens of JSON are few: a small model that may write them without end does so."""
 
 
 class GuideMatcher:
@@ -80,6 +81,20 @@ class GuideCompiler:
                     self._cache.popitem(last=False)
         return GuideMatcher(start.deep_copy(), self._vocab_size)
 
+    def _grammar(self, guide: Guide) -> str:
+        if guide.kind != GuideKind.CALL_FORMAT:
+            return _GRAMMARS[guide.kind](guide.source)
+        source = json.loads(guide.source)
+        _check_depth(source)
+        literal = partial(lark_literal, control_tokens=self._control_tokens)
+        return _lark(call_grammar(source, literal, JSON_OPTIONS))
+
+    @cached_property
+    def _control_tokens(self) -> dict[str, int]:
+        """Texts that the grammar must ask for as tokens: spelled out they would be something else."""
+        added = json.loads(self._tokenizer_path.read_text(encoding="utf-8"))["added_tokens"]
+        return {token["content"]: token["id"] for token in added if token["special"]}
+
     @cached_property
     def _tokenizer(self) -> llguidance.LLTokenizer:
         """Made when the first guide comes: it takes half a second that most starts can do without."""
@@ -90,8 +105,8 @@ class GuideCompiler:
         if len(guide.source.encode()) > MAX_SOURCE_BYTES:
             raise GuideError(f"the {guide.kind} is larger than {MAX_SOURCE_BYTES} bytes", "guide")
         try:
-            grammar = _GRAMMARS[guide.kind](guide.source)
-        except (ValueError, RecursionError, GbnfToLarkError) as exc:
+            grammar = self._grammar(guide)
+        except (ValueError, KeyError, RecursionError, GbnfToLarkError) as exc:
             raise GuideError(f"the {guide.kind} is not valid: {exc}", "guide") from exc
         matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
         if matcher.is_error():
@@ -104,7 +119,7 @@ def choice_to_lark(source: str) -> str:
     choices = json.loads(source)
     if not (isinstance(choices, list) and choices and all(isinstance(choice, str) and choice for choice in choices)):
         raise ValueError("a choice is a list of texts that are not empty")
-    return "start: " + " | ".join(map(json.dumps, choices))
+    return "start: " + " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
 
 
 def _json_object(source: str) -> str:
@@ -114,7 +129,7 @@ def _json_object(source: str) -> str:
 def _json_schema(source: str) -> str:
     schema = json.loads(source)
     _check_depth(schema)
-    return str(llguidance.LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": WHITESPACE}))
+    return str(llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=JSON_OPTIONS))
 
 
 def _regex(source: str) -> str:
@@ -122,15 +137,15 @@ def _regex(source: str) -> str:
 
 
 def _choice(source: str) -> str:
-    return str(llguidance.LLMatcher.grammar_from_lark(choice_to_lark(source)))
+    return _lark(choice_to_lark(source))
 
 
 def _grammar(source: str) -> str:
-    return str(llguidance.LLMatcher.grammar_from_lark(any_to_lark(source)))
+    return _lark(any_to_lark(source))
 
 
-def _call_format(source: str) -> str:
-    raise UnsupportedFeatureError("constrained calls are not supported by this engine", "guide")
+def _lark(source: str) -> str:
+    return str(llguidance.LLMatcher.grammar_from_lark(source))
 
 
 _GRAMMARS = {
@@ -139,7 +154,6 @@ _GRAMMARS = {
     GuideKind.REGEX: _regex,
     GuideKind.CHOICE: _choice,
     GuideKind.GRAMMAR: _grammar,
-    GuideKind.CALL_FORMAT: _call_format,
 }
 
 
