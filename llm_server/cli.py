@@ -75,6 +75,8 @@ def serve(
     served_model_name: Annotated[str | None, typer.Option(help="Name of the model for clients.")] = None,
     styler: Annotated[str | None, typer.Option(help="Model family, where detection errs.")] = None,
     chat_template: Annotated[Path | None, typer.Option(help="A Jinja file in place of the model's own.")] = None,
+    generic_tools: Annotated[bool | None, typer.Option(help="Give tool calls to families that have none.")] = None,
+    split_reasoning: Annotated[bool | None, typer.Option(help="Keep reasoning apart from the content.")] = None,
     engine: Annotated[str | None, typer.Option(help="openvino or trtllm.")] = None,
     trtllm: Annotated[str | None, typer.Option(help="TensorRT-LLM's settings, a JSON object.")] = None,
     kv_cache_gib: Annotated[float | None, typer.Option(help="Memory for the KV cache, in GiB.")] = None,

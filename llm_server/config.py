@@ -63,6 +63,10 @@ class ModelConfig:
     """The model family; by default it is detected."""
     chat_template: Path | None = None
     """A Jinja file in place of the model's own chat template."""
+    generic_tools: bool = False
+    """Whether a family without tool calls of its own gets the generic ones (docs/stylers.md)."""
+    split_reasoning: bool = True
+    """Whether reasoning goes out as `reasoning_content`; off, it stays in the content, tags and all."""
     engine: Literal["openvino", "trtllm"] = "openvino"
     """What runs the model: OpenVINO on a CPU, TensorRT-LLM on NVIDIA GPUs."""
     executor: EngineConfig = field(default_factory=EngineConfig)

@@ -51,6 +51,8 @@ def _styler(config: ModelConfig, folder: EngineFolder, tokenizer: Tokenizer) -> 
         bos_token=description.bos_text or "",
         eos_token=description.eos_text,
         control_tokens=tuple(tokenizer.special_tokens),  # typed by a user they are text
+        generic_tools=config.generic_tools,
+        split_reasoning=config.split_reasoning,
     )
 
 

@@ -6,10 +6,13 @@ import sys
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
+OURS = ("llm_server", "stylers", "vit", "engines")
+
+
 def configure(level: str) -> None:
-    """Send the logs of the server and of uvicorn to standard error, from `level` upwards."""
+    """Send our logs to standard error from `level` upwards, and those of the libraries from warnings upwards."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(FORMAT))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for chatty in ("uvicorn.error", "sse_starlette", "asyncio"):  # they log at info what only developers need
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    for package in OURS:
+        logging.getLogger(package).setLevel(level.upper())

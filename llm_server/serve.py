@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from engines.errors import EngineError
 from engines.folder import EngineFolderError
 from llm_server import __version__, paths
 from llm_server import log as logs
@@ -43,7 +44,7 @@ def serve_forever(flags: Mapping[str, object], file: Path | None, out: Console, 
             app = create_app(settings.server, registry, lifecycle)
             announce = partial(_announce, models, listener, out)
             Server(app, settings.server, lifecycle, registry, announce).run(sockets=[listener])
-    except (ConfigError, PullError, EngineFolderError, TokenizerError, StylerError) as exc:
+    except (ConfigError, PullError, EngineFolderError, EngineError, TokenizerError, StylerError) as exc:
         raise ServeError(str(exc)) from exc
 
 

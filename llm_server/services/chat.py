@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 
-from engines.contract import GenerationRequest, Guide
+from engines.contract import GenerationRequest, Guide, GuideKind
 from engines.errors import InvalidRequestError
-from llm_server.errors import InvalidBodyError, UnsupportedParameterError
+from llm_server.errors import InvalidBodyError
 from llm_server.protocol.chat import ChatCompletionRequest
 from llm_server.registry import NOTHING_HIDDEN, ModelRegistry, ServedModel
 from llm_server.services.answer import ChatAnswer
 from llm_server.services.choice import ChoiceReader
 from llm_server.services.prompt import encode_prompt
 from llm_server.services.requests import fan_out, generation_request, stop_strings, too_long
+from llm_server.services.tools import call_guide, max_calls, refuse_unsupported_tools
 from llm_server.stop_strings import StopStrings
 from llm_server.tokenizer import Detokenizer, TooManyTokensError
 from stylers.chat import Chat
@@ -30,9 +31,9 @@ class ChatService:
         """
         model = self._registry.get(body.model)
         chat = Chat.from_openai(body.chat())
-        _refuse_unsupported(body, chat, model)
-        guide = body.guide()
+        refuse_unsupported_tools(body, chat, model)
         prompt = model.styler.build_prompt(chat)
+        guide = call_guide(body, chat, prompt, model) or body.guide()
         prompt_token_ids = await _encode(prompt, body, model)
         request = generation_request(body, model, prompt, prompt_token_ids, guide, answer_id)
         if guide is not None:
@@ -57,19 +58,8 @@ async def _compile(guide: Guide, body: ChatCompletionRequest, model: ServedModel
     try:
         await model.executor.compile(guide)
     except InvalidRequestError as exc:  # the engine does not know which field the guide came from
-        raise InvalidBodyError(exc.message, body.guide_param, code=exc.code) from exc
-
-
-def _refuse_unsupported(body: ChatCompletionRequest, chat: Chat, model: ServedModel) -> None:
-    """Name what the model's family cannot do, instead of answering as if it had not been asked for."""
-    if not chat.tools:
-        return
-    if model.styler.call_format is None:
-        raise UnsupportedParameterError(f"the model {model.name} is served without tools", "tools")
-    if chat.tool_choice.mode != "auto":
-        raise UnsupportedParameterError("tool_choice can only be 'auto' or 'none'", "tool_choice")
-    if body.parallel_tool_calls is False:
-        raise UnsupportedParameterError("parallel_tool_calls cannot be switched off", "parallel_tool_calls")
+        param = "tool_choice" if guide.kind is GuideKind.CALL_FORMAT else body.guide_param
+        raise InvalidBodyError(exc.message, param, code=exc.code) from exc
 
 
 def _readers(
@@ -90,6 +80,7 @@ def _readers(
             StopStrings(stops, include=bool(body.include_stop_str_in_output)),
             model.styler.new_parser(tools=chat.tools, prefilled_think=prompt.prefilled_think),
             hidden,
+            max_calls=max_calls(body),
         )
         for index, request in enumerate(requests)
     ]

@@ -41,6 +41,7 @@ class ChoiceReader:
         stops: StopStrings,
         parser: OutputParser,
         hidden: HiddenTokens,
+        max_calls: int | None = None,
     ) -> None:
         self.index = index
         self.request = request
@@ -52,6 +53,7 @@ class ChoiceReader:
         self._stops = stops
         self._parser = parser
         self._hidden = hidden
+        self._max_calls = max_calls
         self._saw_hidden = False
         self._with_logprobs = request.sampling.logprobs is not None
         self._pending: deque[tuple[int, TokenPiece]] = deque()  # beginning in the raw text, token
@@ -70,11 +72,20 @@ class ChoiceReader:
                 text += self._stops.flush()
         deltas = self._parser.feed(text) if text else []
         self._num_released += len(text)
-        if self._stops.hit is not None or output.finish_reason is not None:
+        has_called_enough = self._calls_too_often(deltas)
+        if self._stops.hit is not None or has_called_enough or output.finish_reason is not None:
             deltas = self._finish(deltas, output.finish_reason)
+        if has_called_enough:
+            self.finish_reason = "tool_calls"  # the parser saw a call cut short
+            deltas = deltas[: next(index for index, delta in enumerate(deltas) if self._calls_too_often([delta]))]
         if self._saw_hidden:
             deltas = [shown for delta in deltas if (shown := self._without_hidden(delta)) is not None]
         return ChoiceUpdate(self.index, deltas, self._released_logprobs(), self.finish_reason)
+
+    def _calls_too_often(self, deltas: list[Delta]) -> bool:
+        """Whether a call begins that is one too many: the answer ends before it."""
+        limit = self._max_calls
+        return limit is not None and any(call.index >= limit for delta in deltas for call in delta.tool_calls)
 
     def _text(self, output: TokenOutput) -> str:
         """The text that the new tokens let out; nothing after a stop string counts as generated."""
