@@ -43,7 +43,7 @@ def folder(tiny_engine: Path) -> EngineFolder:
 
 
 def write(folder: EngineFolder, *, seed: int = 0, wish: str = "", **source: Any) -> str:
-    """Write what a model with random logits writes under the guide: as soon as it may, its wish; and it wants to end."""
+    """Write what a model with random logits writes under the guide; its wish comes as soon as it may."""
     tokenizer = Tokenizer.from_file(str(folder.tokenizer_path))
     vocab_size, ends = folder.description.vocab_size, folder.description.end_token_ids
     source = {"format": HERMES, "tools": [WEATHER], "max_calls": 1, "preamble": ""} | source
