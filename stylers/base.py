@@ -267,7 +267,7 @@ class Styler:
     def _variables(self, chat: Chat, template: ChatTemplate) -> dict[str, object]:
         return {
             **chat.template_kwargs,
-            "messages": template_messages(chat.messages, self.dialect, reads_parts=template.reads_parts),
+            "messages": template_messages(chat.messages, self.dialect, template.reads_parts),
             "tools": [tool.source for tool in chat.tools] or ([] if self.dialect.no_tools == "empty" else None),
             "documents": list(chat.documents) if chat.documents is not None else None,
             "add_generation_prompt": chat.add_generation_prompt,

@@ -13,7 +13,7 @@ from stylers.base import Styler
 from stylers.call_format import CallFormat, ParameterLayout
 from stylers.chat import Chat, Media, Message, Role
 from stylers.errors import StylerError
-from stylers.messages import alternating, fold_system, join_parts, to_system_role
+from stylers.messages import alternating, fold_system
 from stylers.parsing.python_calls import CodeBlockCalls
 from stylers.tools import ToolFormat, ToolText, introduction
 
@@ -54,11 +54,6 @@ class Gemma3Styler(Styler):
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(
         CALLS, CodeBlockCalls("```tool_code"), ToolText(partial(introduction, CALLS), CALLS, tool_output)
     )
-
-    def normalise(self, chat: Chat) -> Chat:
-        """Join the parts of a system message, of which the template shows only the first."""
-        first, *rest = to_system_role(chat.messages)
-        return replace(chat, messages=(join_parts(first) if first.role == Role.SYSTEM else first, *rest))
 
     def repair(self, chat: Chat) -> Chat:
         """Let the roles behind the system message alternate."""

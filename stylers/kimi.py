@@ -12,7 +12,7 @@ from typing import ClassVar
 from stylers.base import Styler
 from stylers.call_format import CallFormat
 from stylers.chat import Chat, Message
-from stylers.messages import TemplateDialect, to_system_role
+from stylers.messages import to_system_role
 from stylers.parsing.json_calls import HeadedCalls
 from stylers.tools import ToolFormat
 
@@ -50,7 +50,6 @@ class KimiK2Styler(Styler):
     """The folder's template is rendered; calls without an id get one of the model's form."""
 
     stop: ClassVar[tuple[str, ...]] = ("<|im_end|>", "[EOS]")
-    dialect: ClassVar[TemplateDialect] = TemplateDialect(parts="kept")
     slots: ClassVar[Mapping[str, str]] = {"image": "<|media_pad|>"}
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(CALLS, READER)
 

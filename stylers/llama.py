@@ -13,7 +13,7 @@ from stylers.base import Styler
 from stylers.call_format import CallFormat
 from stylers.chat import Chat, Message, Role, ToolDefinition
 from stylers.errors import StylerError
-from stylers.messages import one_call_each
+from stylers.messages import one_call_each, template_parts
 from stylers.parsing.json_calls import BareObjects
 from stylers.parsing.python_calls import BareCalls
 from stylers.tools import ToolFormat, to_json
@@ -123,7 +123,8 @@ def _turn(message: Message) -> str:
     if message.tool_calls:  # a turn that calls shows nothing else
         return turn(Role.ASSISTANT, CALLS.write(message.tool_calls))
     if message.role == Role.TOOL:
-        return turn("ipython", to_json(message.text))
+        content = template_parts(message.content) if isinstance(message.content, tuple) else message.text
+        return turn("ipython", to_json(content))
     return turn(message.role, message.text.strip())
 
 

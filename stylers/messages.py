@@ -1,6 +1,6 @@
 """Putting messages right: small pure functions that families combine in `normalise`, and the form templates read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
@@ -14,15 +14,12 @@ class TemplateDialect:
     """How a family's template wants what OpenAI leaves open.
 
     arguments: of calls, as an object (text where they are no JSON), as an object or not at all (strict), or as JSON
-    text. null_content: kept as None where the template asks for it,
-    else an empty text, because most templates fail on None or print the word. parts: content given as a list stays
-    one; otherwise that is seen from the template, and texts are joined by a newline where it knows no lists.
-    no_tools: what the template's `tools` is where the request has none.
+    text. null_content: kept as None where the template asks for it, else an empty text, because most templates fail
+    on None or print the word. no_tools: what the template's `tools` is where the request has none.
     """
 
     arguments: Literal["object", "strict", "text"] = "object"
     null_content: Literal["empty", "kept"] = "empty"
-    parts: Literal["seen", "kept"] = "seen"
     no_tools: Literal["none", "empty"] = "none"
 
 
@@ -45,13 +42,6 @@ def mark_final_message(messages: tuple[Message, ...], mark: str) -> tuple[Messag
             parts[index] = Text(part.text + mark)
             return (*earlier, replace(last, content=tuple(parts)))
     raise StylerError("the final message has no text to continue", param="continue_final_message")
-
-
-def join_parts(message: Message) -> Message:
-    """Make one text of content parts, unless there are images among them."""
-    return (
-        replace(message, content=message.text) if isinstance(message.content, tuple) and not message.media else message
-    )
 
 
 def fold_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -115,18 +105,23 @@ def one_call_each(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def template_messages(
-    messages: Iterable[Message], dialect: TemplateDialect, *, reads_parts: bool
+    messages: Sequence[Message], dialect: TemplateDialect, reads_parts: Callable[[str, bool], bool]
 ) -> list[dict[str, object]]:
-    """Return messages as the dictionaries that templates read. `reads_parts`: the template loops over content."""
-    keep_parts = reads_parts or dialect.parts == "kept"
+    """Return messages as the dictionaries that templates read.
+
+    `reads_parts`: whether content of a role may be a list, of one part or of several. Where a template cannot read one
+    of the lists, the texts of all are joined by newlines.
+    """
+    lists = [(message.role, message.content) for message in messages if isinstance(message.content, tuple)]
+    keep_parts = all(reads_parts(role, len(parts) > 1) for role, parts in lists)
     return [_template_message(message, dialect, keep_parts) for message in messages]
 
 
 def _template_message(message: Message, dialect: TemplateDialect, keep_parts: bool) -> dict[str, object]:
     content: object = message.text
     if isinstance(message.content, tuple) and (keep_parts or message.media):
-        content = [_template_part(part) for part in message.content]
-    if message.content is None and message.tool_calls and dialect.null_content == "kept":
+        content = template_parts(message.content)
+    elif message.content is None and message.tool_calls and dialect.null_content == "kept":
         content = None
     # Reasoning goes by both names that templates know.
     optional = {
@@ -140,10 +135,9 @@ def _template_message(message: Message, dialect: TemplateDialect, keep_parts: bo
     return {"role": str(message.role), "content": content, **known, **message.extra}
 
 
-def _template_part(part: Part) -> dict[str, object]:
-    if isinstance(part, Media):
-        return {"type": part.kind}
-    return {"type": "text", "text": part.text}
+def template_parts(parts: Iterable[Part]) -> list[dict[str, str]]:
+    """Return content parts as the dictionaries that templates read."""
+    return [{"type": part.kind} if isinstance(part, Media) else {"type": "text", "text": part.text} for part in parts]
 
 
 def _template_call(call: ToolCall, dialect: TemplateDialect) -> dict[str, object]:

@@ -13,7 +13,7 @@ from typing import ClassVar
 from stylers.base import Styler
 from stylers.call_format import CallFormat
 from stylers.chat import Chat, Message, Role
-from stylers.messages import join_messages, join_parts, to_system_role
+from stylers.messages import join_messages
 from stylers.parsing.answer import Answer
 from stylers.parsing.json_calls import HeadedCalls, ObjectList, object_list
 from stylers.parsing.reader import Steps, ignore
@@ -56,11 +56,6 @@ class MistralStyler(Styler):
 
     stop: ClassVar[tuple[str, ...]] = ("</s>",)
     tool_format: ClassVar[ToolFormat | None] = ToolFormat(LIST_CALLS, ObjectList(MARKER))
-
-    def normalise(self, chat: Chat) -> Chat:
-        """Join the parts of a system message, of which the templates show only the first."""
-        first, *rest = to_system_role(chat.messages)
-        return replace(chat, messages=(join_parts(first) if first.role == Role.SYSTEM else first, *rest))
 
     def repair(self, chat: Chat) -> Chat:
         """Join neighbours of a role, fill in turns that are missing, and shorten ids."""

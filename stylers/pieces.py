@@ -45,19 +45,20 @@ def disguised(chat: Chat, control_tokens: Sequence[str], spared: str) -> tuple[C
     if not control_tokens:
         return chat, Disguise({})
     control = _any_of(tuple(control_tokens))
+
+    def stays(token: str, is_assistant: bool) -> bool:
+        return is_assistant and token in spared
+
     texts = texts_of(chat)
-    seen = {token for text in texts for token in control.findall(text)}
+    seen = {token for text, by in texts for token in control.findall(text) if not stays(token, by)}
     if not seen:
         return chat, Disguise({})
-    used = set().union(*texts)
+    used = set().union(*(text for text, _ in texts))
     free = (chr(code) for code in PRIVATE_USE if chr(code) not in used)
     stand_ins = dict(zip(sorted(seen), free, strict=False))
 
     def disguise(text: str, is_assistant: bool) -> str:
-        return control.sub(lambda found: _stand_in(found[0], is_assistant), text)
-
-    def _stand_in(token: str, is_assistant: bool) -> str:
-        return token if is_assistant and token in spared else stand_ins[token]
+        return control.sub(lambda found: found[0] if stays(found[0], is_assistant) else stand_ins[found[0]], text)
 
     return rewrite_chat(chat, disguise), Disguise(stand_ins, control)
 
@@ -68,12 +69,12 @@ def _any_of(literals: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("(" + "|".join(map(re.escape, sorted(literals, key=len, reverse=True))) + ")")
 
 
-def texts_of(chat: Chat) -> list[str]:
-    """Return every text of a chat that came from the request."""
-    texts: list[str] = []
+def texts_of(chat: Chat) -> list[tuple[str, bool]]:
+    """Return every text of a chat that came from the request, and whether the assistant wrote it."""
+    texts: list[tuple[str, bool]] = []
 
     def note(text: str, is_assistant: bool) -> str:
-        texts.append(text)
+        texts.append((text, is_assistant))
         return text
 
     rewrite_chat(chat, note)

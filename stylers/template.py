@@ -36,7 +36,7 @@ class ChatTemplate:
             raise StylerError(f"the model's chat template cannot be compiled: {exc}") from exc
         self.source = source
         self.variables = frozenset(meta.find_undeclared_variables(tree))
-        self.reads_parts = any(_reads_content(loop.iter) for loop in tree.find_all(nodes.For))
+        self._reads_parts: dict[tuple[str, bool], bool] = {}
 
     def render(self, variables: Mapping[str, object], now: datetime | None = None) -> str:
         """Render with `variables`, JSON values; the template's clock stands at `now`. Raises StylerError."""
@@ -53,6 +53,39 @@ class ChatTemplate:
         except Exception as exc:  # a template can raise whatever Python raises; none of it may end the server
             raise StylerError(f"the model's chat template cannot render this request: {exc}") from exc
 
+    def reads_parts(self, role: str, several: bool) -> bool:
+        """Whether content of a role may be a list of one part, or of several: seen from how a small chat comes out.
+
+        Templates that know no lists fail on them, drop them, show the first part only, or print them as Python.
+        """
+        if (role, several) not in self._reads_parts:
+            parts = PROBE_PARTS if several else PROBE_PARTS[:1]
+            try:
+                shown = self.render({"messages": _probe(role, parts), "tools": None, "add_generation_prompt": False})
+            except StylerError:
+                shown = ""
+            is_read = all(part["text"] in shown for part in parts) and "'text'" not in shown
+            self._reads_parts[role, several] = is_read
+        return self._reads_parts[role, several]
+
+
+PROBE_PARTS = [{"type": "text", "text": "part-one"}, {"type": "text", "text": "part-two"}]
+
+
+def _probe(role: str, parts: object) -> list[dict[str, object]]:
+    """Return a chat in which the content of `role` is a list."""
+    call = {"id": "probe0001", "type": "function", "function": {"name": "probe", "arguments": {}}}
+    system: dict[str, object] = {"role": "system", "content": "-"}
+    user: dict[str, object] = {"role": "user", "content": "-"}
+    calling: dict[str, object] = {"role": "assistant", "content": "", "tool_calls": [call]}
+    chats = {
+        "system": [{**system, "content": parts}, user],
+        "user": [{**user, "content": parts}],
+        "assistant": [user, {"role": "assistant", "content": parts}],
+        "tool": [user, calling, {"role": "tool", "content": parts, "tool_call_id": "probe0001", "name": "probe"}],
+    }
+    return chats.get(role, [])
+
 
 @lru_cache(maxsize=64)
 def load_template(source: str) -> ChatTemplate:
@@ -68,20 +101,6 @@ def _joined(chunks: Iterable[str]) -> str:
             raise StylerError(f"the model's chat template prints more than {MAX_PROMPT_CHARS} characters")
         kept.append(chunk)
     return "".join(kept)
-
-
-def _reads_content(iterated: nodes.Node) -> bool:
-    """Whether a loop goes over a message's content, so that the template understands lists of parts."""
-    found = iterated.find_all((nodes.Getattr, nodes.Getitem, nodes.Name))
-    return any(_content_key(node) for node in (iterated, *found))
-
-
-def _content_key(node: nodes.Node) -> bool:
-    if isinstance(node, nodes.Getattr):
-        return node.attr == "content"
-    if isinstance(node, nodes.Getitem):
-        return isinstance(node.arg, nodes.Const) and node.arg.value == "content"
-    return isinstance(node, nodes.Name) and node.name == "content"
 
 
 class _Environment(ImmutableSandboxedEnvironment):
