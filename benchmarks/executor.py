@@ -10,6 +10,7 @@ import json
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bare_loop import BLOCK_SIZE, BareLoop
-from engines import EngineConfig, EngineFolder, GenerationRequest, SamplingParams, load_executor
+from engines import EngineConfig, EngineFolder, GenerationRequest, Guide, GuideKind, SamplingParams, load_executor
 from llm_server import paths
 from llm_server.pull import pull
 from llm_server.sources.catalog import DEFAULT_MODEL
@@ -25,10 +26,29 @@ from llm_server.sources.catalog import DEFAULT_MODEL
 Prompts = Sequence[tuple[int, ...]]
 Rates = dict[str, list[float]]
 
-KINDS: dict[str, SamplingParams] = {
-    "greedy": SamplingParams(temperature=0.0),
-    "temperature": SamplingParams(seed=1),
-    "top_p": SamplingParams(top_p=0.95, seed=1),
+SCHEMA = {
+    "type": "object",
+    "properties": {"places": {"type": "array", "items": {"type": "string", "minLength": 40}, "minItems": 100}},
+    "required": ["places"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What every request of a run asks for."""
+
+    sampling: SamplingParams
+    guide: Guide | None = None
+
+
+KINDS: dict[str, Kind] = {
+    "greedy": Kind(SamplingParams(temperature=0.0)),
+    "temperature": Kind(SamplingParams(seed=1)),
+    "top_p": Kind(SamplingParams(top_p=0.95, seed=1)),
+    "penalties": Kind(
+        SamplingParams(temperature=0.0, repetition_penalty=1.1, presence_penalty=0.5, frequency_penalty=0.5, logprobs=5)
+    ),
+    "schema": Kind(SamplingParams(temperature=0.0), Guide(GuideKind.JSON_SCHEMA, json.dumps(SCHEMA))),
 }
 BARE = "bare loop"
 
@@ -38,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", type=Path, help="engine folder; by default the default model's")
     parser.add_argument("--concurrency", default="1,4,16,32")
-    parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--kinds", default="greedy,temperature,top_p", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--prompt", type=int, default=128, help="tokens in")
     parser.add_argument("--output", type=int, default=128, help="tokens out")
     parser.add_argument("--budget", type=int, default=512, help="tokens per step")
@@ -74,13 +94,15 @@ class Bench:
         waiting = list(prompts)
         start = time.perf_counter()
         counts = await asyncio.gather(*(self._client(waiting, KINDS[kind]) for _ in range(concurrency)))
+        assert sum(counts) == len(prompts) * self.args.output, "a sequence ended early"
         return sum(counts) / (time.perf_counter() - start)
 
-    async def _client(self, waiting: list[tuple[int, ...]], sampling: SamplingParams) -> int:
+    async def _client(self, waiting: list[tuple[int, ...]], kind: Kind) -> int:
         num_tokens = 0
         while waiting:
             self._num_requests += 1
-            request = GenerationRequest(str(self._num_requests), waiting.pop(), sampling, self.args.output)
+            name = str(self._num_requests)
+            request = GenerationRequest(name, waiting.pop(), kind.sampling, self.args.output, guide=kind.guide)
             async for output in self.executor.submit(request):
                 num_tokens += len(output.token_ids)
         return num_tokens
@@ -111,6 +133,9 @@ async def bench_all(args: argparse.Namespace) -> dict[int, Rates]:
     await bench.executor.start()
     await bench.run_executor(bench.prompts(2, 1), "greedy", 2)
     bench.run_bare(bench.prompts(2, 2), 2)
+    for kind in args.kinds.split(","):
+        if (guide := KINDS[kind].guide) is not None:
+            await bench.executor.compile(guide)
     results = {level: await measure(bench, level, args.kinds.split(",")) for level in levels}
     await bench.executor.shutdown()
     return results
