@@ -16,13 +16,16 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from engines.model_files import IR_FILE, WEIGHTS_FILE
+
 FORMAT_VERSION = 1
 DESCRIPTION_FILE = "engine.json"
 TOKENIZER_FILE = "tokenizer.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 GENERATION_CONFIG_FILE = "generation_config.json"
 REQUIRED_FILES: Mapping[str, tuple[str, ...]] = {
-    "openvino": ("openvino_model.xml", "openvino_model.bin", TOKENIZER_FILE, GENERATION_CONFIG_FILE),
+    "openvino": (IR_FILE, WEIGHTS_FILE, TOKENIZER_FILE, GENERATION_CONFIG_FILE),
+    "trtllm": ("trtllm.json", TOKENIZER_FILE, GENERATION_CONFIG_FILE),
 }
 _ALWAYS_HASHED_BYTES = 16 * 2**20  # hashing this much takes about 10 ms
 
@@ -42,13 +45,28 @@ class FileRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class PrecisionLoss:
+    """What a lower precision of the weights changed, measured on a text of `num_tokens` tokens.
+
+    `top1_agreement` is the share of places where the likeliest token stayed the same, `mean_abs_dlogprob` the mean
+    distance of the log-probabilities of the tokens that were the five likeliest.
+    """
+
+    top1_agreement: float
+    mean_abs_dlogprob: float
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class EngineDescription:
     """The facts engine.json states about the model and how the folder came to be.
 
     `builder` names the code that built the folder: a folder of another builder is built anew. `versions` are the
-    packages it used. `source` is the model source as the user wrote it, `source_sha256` the hash of the model file it
-    led to. `end_token_ids` has the model's own end token first. `prompt_starts_with_bos` is about raw prompts: a chat
-    template writes BOS itself. `styler` names the family when the builder knows it.
+    packages it used. `source` is the model source as the user wrote it, `source_sha256` the hash of the model files it
+    led to, `source_stamp` what these files looked like where they are local (their paths, sizes and times), and
+    `source_revision` the commit they came from. `end_token_ids` has the model's own end token first.
+    `prompt_starts_with_bos` is about raw prompts: a chat template writes BOS itself. `model_config` holds what the
+    model's own configuration says about its family; `styler` names the family where the builder knows better.
     """
 
     engine: str
@@ -67,6 +85,10 @@ class EngineDescription:
     builder: str
     versions: Mapping[str, str] = field(default_factory=dict)
     styler: str | None = None
+    source_stamp: str | None = None
+    source_revision: str | None = None
+    model_config: Mapping[str, object] = field(default_factory=dict)
+    precision_loss: PrecisionLoss | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +111,14 @@ class EngineFolder:
         return cls(path, description, files)
 
     @property
+    def size_bytes(self) -> int:
+        """Size of all files the description names."""
+        return sum(record.size_bytes for record in self.files.values())
+
+    @property
     def model_path(self) -> Path:
         """The OpenVINO IR; its weights lie beside it."""
-        return self.path / "openvino_model.xml"
+        return self.path / IR_FILE
 
     @property
     def tokenizer_path(self) -> Path:
@@ -188,8 +215,12 @@ def _read_description(path: Path) -> tuple[EngineDescription, dict[str, FileReco
 
 
 def _parse_description(document: Mapping[str, Any]) -> EngineDescription:
-    values = {known.name: document[known.name] for known in fields(EngineDescription)}
-    return EngineDescription(**values | {"end_token_ids": tuple(values["end_token_ids"])})
+    values = {known.name: document[known.name] for known in fields(EngineDescription) if known.name in document}
+    loss = document.get("precision_loss")
+    return EngineDescription(
+        **values
+        | {"end_token_ids": tuple(values["end_token_ids"]), "precision_loss": PrecisionLoss(**loss) if loss else None}
+    )
 
 
 def _refuse_missing(path: Path, engine: str, files: Mapping[str, FileRecord]) -> None:
