@@ -1,0 +1,83 @@
+"""From a published model to an engine folder: what is asked for, and who can make it.
+
+A builder is found by the name of its engine in a table of "module:function" strings; the table itself imports nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+from engines.folder import EngineFolder
+from engines.model_files import ModelFiles, ModelFormat
+from engines.progress import Progress
+
+
+class BuildError(Exception):
+    """An engine folder could not be made of a model; the message says why in one line."""
+
+    code = "engine_build_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """A model, what is to become of it, and what engine.json shall say about where it came from.
+
+    `name` is the model's name where it does not state one itself. `convert_env` is the folder of the environment that
+    converts Hugging Face models; it need not exist until one is to be converted.
+    """
+
+    model: ModelFiles
+    name: str
+    source: str
+    source_sha256: str
+    precision: str = "f16"
+    source_stamp: str | None = None
+    source_revision: str | None = None
+    convert_env: Path | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+class Build(Protocol):
+    """A builder: writes an engine folder into the empty folder `target`. Raises BuildError."""
+
+    def __call__(self, request: BuildRequest, target: Path, builder: str, progress: Progress, /) -> EngineFolder:
+        """Build, record `builder` as the maker, and return the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """The builder of one engine.
+
+    `names` has the formats it reads and what engine.json calls the code that reads them: raise the number in a name
+    when that code makes other folders than before, and they are built anew.
+    """
+
+    target: str
+    names: Mapping[ModelFormat, str]
+    precisions: tuple[str, ...]
+
+    def made(self, builder: str) -> bool:
+        """Whether a folder that names `builder` would come out the same today."""
+        return builder in self.names.values()
+
+    def build(self, request: BuildRequest, target: Path, progress: Progress) -> EngineFolder:
+        """Build the engine folder inside the empty folder `target`. Raises BuildError."""
+        module, _, function = self.target.partition(":")
+        build: Build = getattr(import_module(module), function)
+        return build(request, target, self.names[request.model.format], progress)
+
+
+BUILDERS: Mapping[str, Builder] = {
+    "openvino": Builder(
+        target="engines.openvino.builder:build_engine",
+        names={
+            ModelFormat.GGUF: "openvino-gguf-2",
+            ModelFormat.OPENVINO_IR: "openvino-ir-1",
+            ModelFormat.HUGGING_FACE: "openvino-hf-1",
+        },
+        precisions=("f16", "int8", "int4"),
+    ),
+}
+"""Name of an engine, as engine.json gives it, to its builder."""
