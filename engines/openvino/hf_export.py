@@ -1,0 +1,39 @@
+"""Runs in the conversion environment: `python hf_export.py MODEL_FOLDER TARGET` writes an IR in float32.
+
+A script of its own, which imports nothing of ours. The model folder is only read: no code in it is run, weights come
+from safetensors, and nothing is fetched.
+"""
+
+import sys
+from pathlib import Path
+
+from optimum.exporters.openvino import main_export
+from optimum.intel import OVConfig
+from transformers import AutoTokenizer
+
+TOKENIZER_FILE = "tokenizer.json"
+
+
+def export(folder: Path, target: Path) -> None:
+    """Write openvino_model.xml, and tokenizer.json where the folder has only a SentencePiece model."""
+    main_export(
+        str(folder),
+        target,
+        task="text-generation-with-past",
+        library_name="transformers",
+        trust_remote_code=False,
+        local_files_only=True,
+        stateful=True,
+        convert_tokenizer=False,
+        ov_config=OVConfig(dtype="fp32"),
+        model_loading_kwargs={"use_safetensors": True},
+    )
+    if not (target / TOKENIZER_FILE).is_file():
+        AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True).save_pretrained(target)
+
+
+if __name__ == "__main__":
+    try:
+        export(Path(sys.argv[1]), Path(sys.argv[2]))
+    except Exception as exc:  # told to the parent process in one line, whatever it is
+        sys.exit(f"{type(exc).__name__}: {' '.join(str(exc).split())}")
