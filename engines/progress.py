@@ -12,7 +12,8 @@ class Phase(StrEnum):
     VERIFY = "verify"  # bytes hashed
     UNPACK = "unpack"  # bytes
     DEQUANTISE = "dequantise"  # tensors
-    CONVERT = "convert"  # one step: the graph is built in a child process
+    CONVERT = "convert"  # steps: the graph is built in a child process
+    QUANTISE = "quantise"  # two steps: the weights, then what they lost
     WRITE = "write"  # files described in engine.json
 
 

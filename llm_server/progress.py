@@ -16,6 +16,7 @@ LABELS = {
     Phase.UNPACK: "Unpacking",
     Phase.DEQUANTISE: "Dequantising",
     Phase.CONVERT: "Converting",
+    Phase.QUANTISE: "Quantising",
     Phase.WRITE: "Writing",
 }
 IN_BYTES = frozenset((Phase.DOWNLOAD, Phase.VERIFY, Phase.UNPACK))

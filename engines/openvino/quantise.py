@@ -1,0 +1,53 @@
+"""Weights in 8 or 4 bits by NNCF, and what that changed: nobody should quantise blindly."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from engines.building import BuildError
+from engines.folder import TOKENIZER_FILE, PrecisionLoss
+from engines.model_files import IR_FILE, WEIGHTS_FILE
+from engines.openvino.conversion import ModelFacts, refuse_full_disk, run_child
+from engines.openvino.hf_metadata import read_tokenizer
+from engines.openvino.precision_loss import measure_loss
+from engines.progress import Phase, Progress
+
+# groups of 32: on a 135M model 69 % instead of 67 % of the likeliest tokens stay the same, for 5 % more bytes.
+# The embedding and the LM head stay in 8 bits when the rest goes to 4.
+_OPTIONS: Mapping[str, str] = {
+    "int8": "mode=nncf.CompressWeightsMode.INT8_ASYM",
+    "int4": "mode=nncf.CompressWeightsMode.INT4_ASYM, group_size=32, ratio=1.0",
+}
+_SCRIPT = """
+import sys, nncf, openvino as ov
+graph = nncf.compress_weights(ov.Core().read_model(sys.argv[1]), {options})
+ov.save_model(graph, sys.argv[2], compress_to_fp16=False)
+"""
+
+
+def refuse_without_nncf(precision: str) -> None:
+    """Raise BuildError unless NNCF is installed."""
+    if find_spec("nncf") is None:
+        raise BuildError(f"{precision} weights need NNCF: pip install 'llm-server[quantize]'")
+
+
+def quantise(folder: Path, facts: ModelFacts, precision: str, progress: Progress) -> tuple[ModelFacts, PrecisionLoss]:
+    """Replace the IR in `folder` by one with weights of this precision and measure what it lost. Raises BuildError."""
+    if facts.precision in _OPTIONS:
+        raise BuildError(f"the weights of {facts.model_name} are {facts.precision} already; name an exact model")
+    with tempfile.TemporaryDirectory(prefix=".exact-", dir=folder) as scratch:
+        exact, lowered = Path(scratch) / IR_FILE, folder / IR_FILE
+        refuse_full_disk(folder, (folder / WEIGHTS_FILE).stat().st_size)
+        for name in (IR_FILE, WEIGHTS_FILE):
+            (folder / name).replace(exact.with_name(name))
+        progress(Phase.QUANTISE, 0, 2)
+        failure = run_child(["-c", _SCRIPT.format(options=_OPTIONS[precision]), str(exact), str(lowered)])
+        if failure:
+            raise BuildError(f"NNCF could not make the weights {precision}: {failure}")
+        progress(Phase.QUANTISE, 1, 2)
+        loss = measure_loss(exact, lowered, read_tokenizer(folder / TOKENIZER_FILE))
+        progress(Phase.QUANTISE, 2, 2)
+    return replace(facts, precision=precision, versions={**facts.versions, "nncf": version("nncf")}), loss
