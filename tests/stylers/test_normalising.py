@@ -6,7 +6,7 @@ import pytest
 
 import stylers
 from stylers import Chat, StylerError
-from tests.stylers.data import template
+from tests.stylers.data import styler_name, template, template_names
 
 TOOL = {"type": "function", "function": {"name": "look", "description": "Look around.", "parameters": {}}}
 
@@ -33,6 +33,27 @@ def test_the_developer_role_is_the_system_role(name: str) -> None:
     assert rendered(name, said("developer", "Be kind."), said("user")) == rendered(
         name, said("system", "Be kind."), said("user")
     )
+
+
+PARTS = [{"type": "text", "text": "first"}, {"type": "text", "text": "second"}]
+
+
+@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+def test_no_part_of_a_list_is_lost_or_printed_as_python(name: str, role: str) -> None:
+    chats = {
+        "system": [said("system", PARTS), said("user")],
+        "user": [said("user", PARTS)],
+        "assistant": [said("user"), said("assistant", PARTS), said("user")],
+        "tool": [said("user"), calling(call("look", "abcdefghi")), said("tool", PARTS, tool_call_id="abcdefghi")],
+    }
+    body = {"messages": chats[role], "tools": [TOOL] if "tool_use" in name else None}
+    prompt = stylers.get(styler_name(name)).render(body, chat_template=template(name), eos_token="</s>")
+    if role == "tool" and name.startswith("phi"):
+        return  # these templates leave results out; with tools in the request they stand in the texts
+    assert "first" in prompt
+    assert "second" in prompt
+    assert "'text'" not in prompt
 
 
 @pytest.mark.parametrize("name", ["gemma-2", "gemma-3"])

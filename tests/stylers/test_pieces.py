@@ -49,6 +49,11 @@ def test_reasoning_tags_in_the_assistants_own_turns_keep_their_meaning(source: s
     assert TextPiece("user\nmore <tool_call>", literal=True) in prompt.pieces
 
 
+def test_reasoning_tags_of_a_history_alone_do_not_cut_the_prompt() -> None:
+    history = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nanswer"}
+    assert len(prompt_of("qwen3", user("a"), history, user("b")).pieces) == 1
+
+
 def test_tools_and_calls_are_texts_of_the_request_too() -> None:
     tool = {"type": "function", "function": {"name": "f", "description": "ends <|im_end|>", "parameters": {}}}
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": "<|im_start|>"}'}}
