@@ -15,3 +15,8 @@ def home() -> Path:
 def engines(home: Path) -> Path:
     """Return the folder that holds one engine folder per model."""
     return home / "engines"
+
+
+def convert_env(home: Path) -> Path:
+    """Return the folder of the environment that converts Hugging Face models."""
+    return home / "convert-env"

@@ -8,22 +8,27 @@ import fcntl
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from engines.building import BUILDERS, BuildError, BuildRequest
 from engines.folder import (
+    DESCRIPTION_FILE,
+    EngineDescription,
     EngineFolder,
     EngineFolderError,
     remove_stale_folders,
     scratch_folder,
-    sha256_of,
     staged_folder,
 )
 from engines.progress import Phase, Progress, silent
 from llm_server import __version__, paths
 from llm_server.sources import Source, SourceError, parse_source
 from llm_server.sources.catalog import CATALOG
+from llm_server.sources.hashing import hash_model
 
-BUILDER = "openvino-gguf-2"  # raise the number when the builder makes other folders than before
+ENGINE = "openvino"
+EXACT = "f16"
 
 
 class PullError(Exception):
@@ -32,68 +37,156 @@ class PullError(Exception):
     code = "pull_failed"
 
 
-def pull(model: str, home: Path, progress: Progress = silent) -> Path:
-    """Return the engine folder of a model below `home`, fetching and building it unless a valid one is there.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An engine folder that is wanted: what it is made from, how, and where it goes."""
 
-    `model` is a name of the catalogue or a source (llm_server.sources). Raises PullError.
+    source: Source
+    precision: str
+    final: Path
+    convert_env: Path
+
+    def outdated(self, progress: Progress = silent) -> str | None:
+        """Say in a few words why the folder must be built, None if it can be served as it is.
+
+        Raises PullError where the folder is another model's.
+        """
+        try:
+            description = EngineFolder.load(self.final).description
+        except EngineFolderError as exc:
+            return str(exc) if self.final.exists() else "it is not here yet"
+        if description.source != self.source.text:
+            raise PullError(
+                f"{self.final} was built from {description.source}; remove it (llm-server rm) or build with --out"
+            )
+        if not BUILDERS[ENGINE].made(description.builder):
+            return f"it was made by an older builder, {description.builder}"
+        if not _has_precision(description, self.precision):
+            return f"its weights are {description.precision}"
+        return None if self._is_unchanged(description, progress) else "its source has changed"
+
+    def _is_unchanged(self, description: EngineDescription, progress: Progress) -> bool:
+        """Compare what the local files look like; only if that differs are they read and hashed."""
+        stamp = self.source.stamp()
+        if stamp is not None and stamp == description.source_stamp:
+            return True
+        return self.source.sha256(progress) in (None, description.source_sha256)
+
+
+def pull(model: str, home: Path, progress: Progress = silent) -> Path:
+    """Return the engine folder of a model, fetching and building it unless a valid one is there.
+
+    `model` is the name of a model of the catalogue or of an engine folder below `home`, the path of an engine folder,
+    or a source (llm_server.sources). A folder that is named is taken as it stands. Raises PullError.
     """
+    folder = _find_folder(model, home)
+    if folder is None:
+        return carry_out(make_plan(model, home), progress)
+    description = _read(folder).description
+    builder = BUILDERS.get(description.engine)
+    if builder is None or folder.parent != paths.engines(home) or builder.made(description.builder):
+        return folder
+    precision = EXACT if description.precision_loss is None else description.precision
+    return carry_out(make_plan(description.source, home, precision=precision, out=folder), progress)
+
+
+def _find_folder(model: str, home: Path) -> Path | None:
+    """Look for an engine folder with this name or path. A model of the catalogue is kept up to date by its source."""
+    if model in CATALOG:
+        return None
+    by_name = [paths.engines(home) / model] if Path(model).name == model else []
+    candidates = (*by_name, Path(model).expanduser())
+    return next((path for path in candidates if (path / DESCRIPTION_FILE).is_file()), None)
+
+
+def _read(folder: Path) -> EngineFolder:
+    try:
+        return EngineFolder.load(folder)
+    except EngineFolderError as exc:
+        raise PullError(str(exc)) from exc
+
+
+def make_plan(model: str, home: Path, *, precision: str = EXACT, out: Path | None = None) -> Plan:
+    """Decide what to build where, without building it. Raises PullError."""
+    known = BUILDERS[ENGINE].precisions
+    if precision not in known:
+        raise PullError(f"precision {precision!r} is not one of {', '.join(known)}")
     try:
         source = parse_source(CATALOG[model].source if model in CATALOG else model)
-        final = paths.engines(home) / _engine_name(model, source)
-        return _pull_source(source, final, progress)
     except SourceError as exc:
         raise PullError(str(exc)) from exc
+    if out is not None and out.exists() and not _may_replace(out):
+        raise PullError(f"{out} is there and is not an engine folder; it would be replaced")
+    name = _engine_name(model, source) + ("" if precision == EXACT else f"-{precision}")
+    final = paths.engines(home) / name if out is None else out.expanduser().absolute()
+    return Plan(source, precision, final, paths.convert_env(home))
+
+
+def carry_out(plan: Plan, progress: Progress = silent) -> Path:
+    """Return the engine folder of a plan, building it if need be. Raises PullError."""
+    try:
+        if plan.outdated(progress) is None:
+            return plan.final
+        with _lock(plan.final, progress):
+            if plan.outdated(progress) is not None:  # another process may have built it meanwhile
+                remove_stale_folders(plan.final)
+                _build(plan, progress)
+    except (SourceError, BuildError) as exc:
+        raise PullError(str(exc)) from exc
     except OSError as exc:
-        raise PullError(f"cannot build an engine folder below {home}: {exc}") from exc
+        raise PullError(f"cannot build an engine folder below {plan.final.parent}: {exc}") from exc
+    return plan.final
+
+
+def remove(name: str, home: Path) -> int:
+    """Remove the engine folder with this name and return the bytes it had. Raises PullError."""
+    final = paths.engines(home) / name
+    if Path(name).name != name or name.startswith(".") or not final.is_dir():
+        raise PullError(f"there is no model {name!r} here; `llm-server models` lists them")
+    try:
+        with _lock(final, silent), scratch_folder(final) as scratch:
+            aside = final.replace(
+                scratch / name
+            )  # at once: what is left of a killed removal is never taken for a model
+            return sum(file.stat().st_size for file in aside.rglob("*") if file.is_file())
+    except OSError as exc:
+        raise PullError(f"cannot remove {final}: {exc}") from exc
 
 
 def _engine_name(model: str, source: Source) -> str:
     for name, entry in CATALOG.items():
         if model == name or source.text == entry.source:
             return name
-    return re.sub(r"[^a-z0-9._-]+", "-", Path(source.file_name).stem.lower()).strip("-.") or "model"
+    return re.sub(r"[^a-z0-9._-]+", "-", source.name.lower()).strip("-.") or "model"
 
 
-def _pull_source(source: Source, final: Path, progress: Progress) -> Path:
-    expected_sha256 = source.expected_sha256(progress)
-    if _is_current(final, source, expected_sha256):
-        return final
-    with _lock(final, progress):
-        if not _is_current(final, source, expected_sha256):  # another process may have built it meanwhile
-            remove_stale_folders(final)
-            _build(source, final, expected_sha256, progress)
-    return final
+def _may_replace(out: Path) -> bool:
+    return out.is_dir() and (not any(out.iterdir()) or (out / DESCRIPTION_FILE).is_file())
 
 
-def _is_current(final: Path, source: Source, expected_sha256: str | None) -> bool:
-    try:
-        description = EngineFolder.load(final).description
-    except EngineFolderError:
-        return False
-    if description.source != source.text:
-        raise PullError(f"{final} was built from {description.source}; remove it or rename the file {source.file_name}")
-    return description.builder == BUILDER and expected_sha256 in (None, description.source_sha256)
+def _has_precision(description: EngineDescription, precision: str) -> bool:
+    """An imported IR keeps its precision, whatever it is; a lowered one has a measured loss."""
+    if precision == EXACT:
+        return description.precision_loss is None
+    return description.precision == precision
 
 
-def _build(source: Source, final: Path, expected_sha256: str | None, progress: Progress) -> None:
-    # imported here: a server that finds its engine folder needs neither gguf nor the converter
-    from engines.openvino.builder import BuildError, build_engine
-    from engines.openvino.gguf_model import GgufError
-
-    with scratch_folder(final) as scratch, staged_folder(final) as staging:
-        file = source.fetch(scratch, progress)
-        try:
-            build_engine(
-                file,
-                staging,
-                source=source.text,
-                source_sha256=expected_sha256 or sha256_of(file),
-                builder=BUILDER,
-                versions={"llm-server": __version__},
-                progress=progress,
-            )
-        except (BuildError, GgufError) as exc:
-            raise PullError(str(exc)) from exc
+def _build(plan: Plan, progress: Progress) -> None:
+    with scratch_folder(plan.final) as scratch, staged_folder(plan.final) as staging:
+        stamp = plan.source.stamp()  # before the files are read: if they change meanwhile, the next start sees it
+        fetched = plan.source.fetch(scratch, progress)
+        request = BuildRequest(
+            model=fetched.files,
+            name=plan.source.name,
+            source=plan.source.text,
+            source_sha256=plan.source.sha256(progress) or hash_model(fetched.files, progress),
+            precision=plan.precision,
+            source_stamp=stamp,
+            source_revision=fetched.revision,
+            convert_env=plan.convert_env,
+            versions={"llm-server": __version__},
+        )
+        BUILDERS[ENGINE].build(request, staging, progress)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from engines.building import BuildRequest
+from engines.model_files import ModelFiles
 from engines.openvino.builder import build_engine
 from llm_server import paths
 from llm_server.pull import pull
@@ -17,8 +19,20 @@ def build_tiny_engine(folder: Path, model: TinyModel | None = None) -> Path:
     gguf_path = write_tiny_gguf(folder / "tiny.gguf", model)
     engine = folder / "engine"
     engine.mkdir()
-    build_engine(gguf_path, engine, source=f"gguf:{gguf_path}", source_sha256="0" * 64, builder="tests", versions={})
+    build_engine(build_request(gguf_path), engine, "tests")
     return engine
+
+
+def build_request(model: Path, precision: str = "f16", convert_env: Path | None = None) -> BuildRequest:
+    """Ask for the engine of a model on disk."""
+    return BuildRequest(
+        ModelFiles.find(model),
+        name=model.stem,
+        source=f"tests:{model}",
+        source_sha256="0" * 64,
+        precision=precision,
+        convert_env=convert_env,
+    )
 
 
 @pytest.fixture(scope="session")

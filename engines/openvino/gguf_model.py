@@ -14,6 +14,8 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+from engines.building import BuildError
+
 T = TypeVar("T", str, int, float, bool)
 
 _ROPE_FACTORS = "rope_freqs.weight"
@@ -38,7 +40,7 @@ _OPTIONAL_TENSORS: Mapping[str, tuple[str, ...]] = {
 _CHANGING_PARAMETERS = ("expert_count", "attention.scale", "embedding_scale", "residual_scale", "logit_scale")
 
 
-class GgufError(Exception):
+class GgufError(BuildError):
     """A GGUF file is damaged or holds something the OpenVINO builder cannot convert exactly."""
 
     code = "gguf_unsupported"

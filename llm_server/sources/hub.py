@@ -1,0 +1,129 @@
+"""A model on the Hugging Face Hub: `hf:org/name`, `hf:org/name@revision`, `hf:org/name@revision#file.gguf`.
+
+Endpoint, token and proxies are those that huggingface_hub reads from its own environment variables (HF_ENDPOINT,
+HF_TOKEN). A revision is resolved to its commit once, all files are of that commit, and engine.json records it. What is
+not part of a text model (pictures, pickles, other frameworks' weights) is not downloaded.
+"""
+
+import re
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from huggingface_hub import HfApi
+from huggingface_hub.utils.tqdm import disable_progress_bars
+
+from engines.model_files import ModelFiles, ModelFilesError, gguf_part_names, gguf_stem, select_files
+from engines.progress import Progress
+from llm_server.sources import FetchedModel, SourceError
+from llm_server.sources.hashing import check_file
+from llm_server.sources.watching import watched
+
+_LOCATION = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[^#@]+))?(#(?P<file>[^#]+\.gguf))?")
+
+
+@dataclass(frozen=True, slots=True)
+class _RemoteFile:
+    """A file of the repository; the hub knows the hash of large ones."""
+
+    size_bytes: int
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """One commit of a repository, with the files a model is read from, by their paths."""
+
+    sha: str
+    files: dict[str, _RemoteFile]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files.values())
+
+
+class HubSource:
+    """One model repository, or one GGUF file in it. Raises SourceError on another form of location.
+
+    Nothing is asked of the network before `download_bytes` or `fetch`. `endpoint` is the hub's own by default.
+    """
+
+    def __init__(self, location: str, *, endpoint: str | None = None) -> None:
+        match = _LOCATION.fullmatch(location)
+        if match is None:
+            raise SourceError(f"{location!r} does not have the form org/name, org/name@revision or org/name#file.gguf")
+        self._location = location
+        self._repo, self._revision, self._file = match["repo"], match["revision"], match["file"]
+        self._api = HfApi(endpoint=endpoint, library_name="llm-server")
+
+    @property
+    def text(self) -> str:
+        """The source as it was written: a branch stays a branch."""
+        return f"hf:{self._location}"
+
+    @property
+    def name(self) -> str:
+        """The name of the repository without its owner, or of the file."""
+        return gguf_stem(PurePosixPath(self._file).name) if self._file else self._repo.partition("/")[2]
+
+    def stamp(self) -> None:
+        """Nothing is local."""
+
+    def sha256(self, progress: Progress) -> None:
+        """Not known: a model that is here already is served without asking the hub."""
+
+    def download_bytes(self) -> int:
+        """Ask the hub for the sizes of the files."""
+        return self._commit.size_bytes
+
+    def fetch(self, scratch: Path, progress: Progress) -> FetchedModel:
+        """Download the files of one commit into `scratch` and check them. Raises SourceError."""
+        commit = self._commit
+        if shutil.disk_usage(scratch).free < commit.size_bytes:
+            raise SourceError(f"{self.text} has {commit.size_bytes / 1e9:.1f} GB; the disk has less")
+        with watched(scratch, commit.size_bytes, progress):
+            paths = [self._download(name, commit.sha, scratch) for name in commit.files]
+        for path, file in zip(paths, commit.files.values(), strict=True):
+            if file.sha256 is not None:
+                check_file(path, file.sha256, progress)
+        try:
+            return FetchedModel(ModelFiles.find(paths[0] if self._file else scratch), revision=commit.sha)
+        except ModelFilesError as exc:
+            raise SourceError(f"{self.text} is no model: {exc}") from exc
+
+    @cached_property
+    def _commit(self) -> _Commit:
+        try:
+            info = self._api.model_info(self._repo, revision=self._revision, files_metadata=True)
+        except Exception as exc:  # the errors of the HTTP client below huggingface_hub differ from version to version
+            raise SourceError(f"{self.text} cannot be found: {_first_line(exc)}") from exc
+        files = {
+            entry.rfilename: _RemoteFile(entry.size or 0, entry.lfs.sha256 if entry.lfs else None)
+            for entry in info.siblings or ()
+        }
+        return _Commit(info.sha or "", {name: files[name] for name in self._select(files)})
+
+    def _select(self, files: dict[str, _RemoteFile]) -> list[str]:
+        if self._file is None:
+            try:
+                return list(select_files(name for name in files if "/" not in name and "\\" not in name)[1])
+            except ModelFilesError as exc:
+                raise SourceError(f"{self.text} cannot be used: {exc}") from exc
+        path = PurePosixPath(self._file)
+        parts = [str(path.with_name(name)) for name in gguf_part_names(path.name)]
+        missing = [part for part in parts if part not in files]
+        if missing or ".." in path.parts or path.is_absolute():
+            raise SourceError(f"{self.text} has no file {(missing or parts)[0]}")
+        return parts
+
+    def _download(self, name: str, commit: str, scratch: Path) -> Path:
+        disable_progress_bars()  # ours is shown
+        try:
+            return Path(self._api.hf_hub_download(self._repo, name, revision=commit, local_dir=scratch))
+        except Exception as exc:  # as above
+            raise SourceError(f"{name} of {self.text} cannot be downloaded: {_first_line(exc)}") from exc
+
+
+def _first_line(exc: Exception) -> str:
+    return next((line.strip() for line in str(exc).splitlines() if line.strip()), type(exc).__name__)
