@@ -96,3 +96,19 @@ def test_tools_stand_in_the_prompt_or_are_refused(family: str) -> None:
     prompt = styler.build_prompt(stylers.Chat.from_openai(entry["request"]), now=datetime(2025, 7, 15)).text
     assert shows_tools(prompt, entry)
     assert all(tool["function"]["name"] in prompt for tool in entry["request"]["tools"])
+
+
+MEDIA_CASES = [
+    pytest.param(family, entry, source, id=f"{family}-{entry['case']}-{'template' if source else 'builder'}")
+    for family in golden_names()
+    for entry in golden(family)
+    for source in ((template(family),) if family in template_names() else ()) + (None,)
+    if has_media(entry) and (source or stylers.get(styler_name(family)).has_builder)
+]
+
+
+@pytest.mark.parametrize(("family", "entry", "source"), MEDIA_CASES)
+def test_prompt_with_media_is_the_golden_one(family: str, entry: Entry, source: str | None) -> None:
+    kwargs = {"num_frames": entry["kwargs"]["frames"]} if "frames" in entry["kwargs"] else {}
+    prompt = render(family, {**entry, "request": {**entry["request"], "chat_template_kwargs": kwargs}}, source)
+    assert prompt.replace("<imgpad>", "IMAGE_1") == entry["prompt"]  # Qwen-VL has the address where our slot stands
