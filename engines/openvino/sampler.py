@@ -2,8 +2,8 @@
 
 A row of a greedy sequence is an argmax. Every other row is drawn by inverse CDF in order of token ids from one uniform
 number, a pure function of (seed, position). top_k, top_p and min_p each keep the first so many tokens in order of
-falling probability (ties: the lower id first), so a row is cut by one number. To find it, only the TOP most likely
-tokens are sorted; rows that keep more, which are flat ones, are sorted whole.
+falling probability (ties: the lower id first), so a row is cut by one number. To find it, only the most likely tokens
+are sorted, more of them where the first ones do not suffice.
 """
 
 import os
@@ -20,8 +20,9 @@ from engines.openvino.sequence import Sequence
 CHUNK = 256
 """Probabilities are summed chunk by chunk; only the chunk that is hit is summed token by token."""
 
-TOP = 1024
-"""How many of a row's tokens are sorted at first. Most rows keep fewer."""
+WIDTHS = (1024, 16384)
+"""How many of a row's most likely tokens are sorted, one after the other until they hold all that is kept; then all.
+Chats keep few; a flat row keeps thousands."""
 
 ROWS_AT_ONCE = 4
 """Rows are drawn in groups that stay in the CPU's cache."""
@@ -142,9 +143,10 @@ class GroupDrawer:
     def _truncate(self, probs: NDArray[np.float32], params: DrawParams) -> None:
         """Set to 0 what top_k, top_p and min_p leave out."""
         totals = _chunk_sums(probs).sum(1)
-        ranked = self._most_likely(probs, min(TOP, probs.shape[1]))
-        if not _suffices(ranked, params, totals).all():
-            ranked = self._most_likely(probs, probs.shape[1])
+        for width in (*(width for width in WIDTHS if width < probs.shape[1]), probs.shape[1]):
+            ranked = self._most_likely(probs, width)
+            if _suffices(ranked, params, totals).all():
+                break
         self._keep_first(probs, ranked, _num_kept(ranked, params, totals))
 
     def _most_likely(self, probs: NDArray[np.float32], width: int) -> NDArray[np.float32]:
@@ -228,5 +230,7 @@ def _num_kept(ranked: NDArray[np.float32], params: DrawParams, totals: Floats) -
         within_k = np.where(np.arange(width) < top_k[:, None], ranked, 0.0).sum(1, dtype=np.float64)
         mass = np.where(params.top_k > 0, within_k, totals)
     nucleus = np.where(params.top_p < 1.0, _search(ranked, params.top_p * mass) + 1, width)
-    within_ratio: Ids = (ranked >= (params.min_p * ranked[:, 0])[:, None]).sum(1)
-    return np.maximum(np.minimum(np.minimum(top_k, nucleus), within_ratio), 1)
+    num_kept = np.minimum(top_k, nucleus)
+    if params.min_p.any():
+        num_kept = np.minimum(num_kept, (ranked >= (params.min_p * ranked[:, 0])[:, None]).sum(1))
+    return np.maximum(num_kept, 1)
