@@ -24,6 +24,9 @@ WIDTHS = (1024, 16384)
 """How many of a row's most likely tokens are sorted, one after the other until they hold all that is kept; then all.
 Chats keep few; a flat row keeps thousands."""
 
+SLACK = 1e-6
+"""By how much, relatively, a nucleus may miss top_p: of four equal tokens 0.5 keeps two, however sums are rounded."""
+
 ROWS_AT_ONCE = 4
 """Rows are drawn in groups that stay in the CPU's cache."""
 
@@ -229,7 +232,7 @@ def _num_kept(ranked: NDArray[np.float32], params: DrawParams, totals: Floats) -
     if (params.top_k > 0).any():
         within_k = np.where(np.arange(width) < top_k[:, None], ranked, 0.0).sum(1, dtype=np.float64)
         mass = np.where(params.top_k > 0, within_k, totals)
-    nucleus = np.where(params.top_p < 1.0, _search(ranked, params.top_p * mass) + 1, width)
+    nucleus = np.where(params.top_p < 1.0, _search(ranked, params.top_p * mass * (1 - SLACK)) + 1, width)
     num_kept = np.minimum(top_k, nucleus)
     if params.min_p.any():
         num_kept = np.minimum(num_kept, (ranked >= (params.min_p * ranked[:, 0])[:, None]).sum(1))

@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 from engines.contract import SamplingParams
 
+SLACK = 1e-6  # by how much a nucleus may miss top_p
+
 
 def kept_probs(logits: NDArray[np.float32], params: SamplingParams) -> NDArray[np.float64]:
     """Return the probabilities [vocab_size] after temperature, top_k, top_p and min_p; they sum to 1."""
@@ -14,7 +16,7 @@ def kept_probs(logits: NDArray[np.float32], params: SamplingParams) -> NDArray[n
     if params.top_k:
         order = order[: params.top_k]
     if params.top_p < 1.0:
-        limit = params.top_p * sum(probs[i] for i in order)
+        limit = params.top_p * sum(probs[i] for i in order) * (1 - SLACK)
         mass, count = 0.0, 0
         while mass < limit:
             mass += probs[order[count]]
