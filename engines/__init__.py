@@ -33,7 +33,10 @@ from engines.errors import (
 )
 from engines.folder import EngineFolder, EngineFolderError
 
-EXECUTORS = {"openvino": "engines.openvino.executor:OpenVINOExecutor"}
+EXECUTORS = {
+    "openvino": "engines.openvino.executor:OpenVINOExecutor",
+    "trtllm": "engines.trtllm.executor:TRTLLMExecutor",
+}
 """Name of an engine, as engine.json gives it, to "module:Class"."""
 
 

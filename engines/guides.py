@@ -7,7 +7,7 @@ bit per token of the vocabulary.
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -81,13 +81,19 @@ class GuideCompiler:
                     self._cache.popitem(last=False)
         return GuideMatcher(start.deep_copy(), self._vocab_size)
 
-    def _grammar(self, guide: Guide) -> str:
+    def lark(self, guide: Guide) -> str:
+        """Write a choice, a grammar or a call format as Lark. Raises ValueError, KeyError or GbnfToLarkError."""
         if guide.kind != GuideKind.CALL_FORMAT:
-            return _GRAMMARS[guide.kind](guide.source)
+            return _LARK[guide.kind](guide.source)
         source = json.loads(guide.source)
         _check_depth(source)
         literal = partial(lark_literal, control_tokens=self._control_tokens)
-        return _lark(call_grammar(source, literal, JSON_OPTIONS))
+        return call_grammar(source, literal, JSON_OPTIONS)
+
+    def _grammar(self, guide: Guide) -> str:
+        if guide.kind in _GRAMMARS:
+            return _GRAMMARS[guide.kind](guide.source)
+        return str(llguidance.LLMatcher.grammar_from_lark(self.lark(guide)))
 
     @cached_property
     def _control_tokens(self) -> dict[str, int]:
@@ -114,7 +120,7 @@ class GuideCompiler:
         return matcher
 
 
-def choice_to_lark(source: str) -> str:
+def _choice(source: str) -> str:
     """Turn a JSON list of texts into a grammar. Raises ValueError."""
     choices = json.loads(source)
     if not (isinstance(choices, list) and choices and all(isinstance(choice, str) and choice for choice in choices)):
@@ -136,24 +142,11 @@ def _regex(source: str) -> str:
     return str(llguidance.LLMatcher.grammar_from_regex(source))
 
 
-def _choice(source: str) -> str:
-    return _lark(choice_to_lark(source))
-
-
-def _grammar(source: str) -> str:
-    return _lark(any_to_lark(source))
-
-
-def _lark(source: str) -> str:
-    return str(llguidance.LLMatcher.grammar_from_lark(source))
-
-
+_LARK: dict[GuideKind, Callable[[str], str]] = {GuideKind.CHOICE: _choice, GuideKind.GRAMMAR: any_to_lark}
 _GRAMMARS = {
     GuideKind.JSON_OBJECT: _json_object,
     GuideKind.JSON_SCHEMA: _json_schema,
     GuideKind.REGEX: _regex,
-    GuideKind.CHOICE: _choice,
-    GuideKind.GRAMMAR: _grammar,
 }
 
 

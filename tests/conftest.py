@@ -1,1 +1,1 @@
-pytest_plugins = ["tests.engine_fixtures"]
+pytest_plugins = ["tests.engine_fixtures", "tests.trtllm_fixtures"]

@@ -1,0 +1,296 @@
+"""The contract over TensorRT-LLM: everything happens on the event loop; its workers are processes of their own.
+
+Waiting happens here, never in the engine: at most max_batch_size requests are submitted, the next one when a slot is
+free. TensorRT-LLM 1.2 drops a request that is aborted while it waits without a word, and knows no priorities.
+
+A task per running sequence reads its responses until the last, also when nobody wants them any more: an aborted request
+keeps its slot until it says so, or until DRAIN_S have passed.
+"""
+
+import asyncio
+import heapq
+import logging
+import os
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engines.config import EngineConfig
+from engines.contract import ExecutorInfo, ExecutorStats, GenerationRequest, Guide, SamplingParams, TokenOutput
+from engines.errors import EngineDeadError, EngineError, GuideError, OverloadedError, StepFailedError
+from engines.folder import EngineFolder
+from engines.guides import GuideCompiler
+from engines.stream import OutputStream
+from engines.trtllm.driver import STATS_PAUSE_S, CheckpointDriver
+from engines.trtllm.outputs import OutputReader
+from engines.trtllm.stats import Stats
+from engines.trtllm.support import Refusals
+from engines.validation import check_request
+
+log = logging.getLogger(__name__)
+
+DRAIN_S = 2.0
+"""How long an aborted request may take to say that it is over."""
+WARM_UP_S = 600.0
+"""How long the first token of all may take."""
+WATCH_S = 1.0
+"""How often the workers are looked after."""
+COMPILE_TIMEOUT_S = 10.0
+"""A guide that takes longer to compile is refused."""
+EXIT_GRACE_S = 15.0
+"""How long the process may live on after TensorRT-LLM failed to shut down."""
+
+
+@dataclass(slots=True, order=True)
+class Sequence:
+    """A request on its way; in order of priority, then of arrival."""
+
+    sort_key: tuple[int, int]
+    request: GenerationRequest = field(compare=False)
+    stream: OutputStream = field(compare=False, default_factory=OutputStream)
+    result: Any = field(compare=False, default=None)
+    """TensorRT-LLM's RequestOutput once it is submitted."""
+    task: asyncio.Task[None] | None = field(compare=False, default=None)
+
+
+class TRTLLMExecutor:
+    """In-flight batching on NVIDIA GPUs. Satisfies `engines.contract.Executor`."""
+
+    def __init__(
+        self,
+        driver: CheckpointDriver,
+        info: ExecutorInfo,
+        refusals: Refusals,
+        guides: GuideCompiler,
+        shutdown_timeout_s: float = 30.0,
+        on_hang: Callable[[], None] | None = None,
+    ) -> None:
+        self._driver = driver
+        self._info = info
+        self._refusals = refusals
+        self._guides = guides
+        self._shutdown_timeout_s = shutdown_timeout_s
+        self._on_hang = on_hang or _exit_soon
+        self._stats = Stats()
+        self._live: dict[str, Sequence] = {}  # what somebody still reads, waiting or running
+        self._waiting: list[Sequence] = []  # a heap
+        self._running: set[asyncio.Task[None]] = set()  # one task per slot of the engine
+        self._num_arrived = 0
+        self._has_news = asyncio.Event()  # something was submitted: statistics flow again
+        self._keepers: tuple[asyncio.Task[None], ...] = ()
+        self._death: EngineDeadError | None = None
+        self._is_shut_down = False
+
+    @classmethod
+    def load(cls, folder: EngineFolder, config: EngineConfig) -> "TRTLLMExecutor":
+        """Start TensorRT-LLM and its workers. Blocking, for minutes; not on a running event loop.
+
+        Raises TensorRTLLMError.
+        """
+        from engines.trtllm.loading import load_parts  # here: it is the way to tensorrt_llm
+
+        return cls(*load_parts(folder, config), shutdown_timeout_s=config.trtllm.shutdown_timeout_s)
+
+    @property
+    def info(self) -> ExecutorInfo:
+        """What is fixed for the executor's life; `start` measures num_blocks, which is 0 before."""
+        return self._info
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether requests are served."""
+        return bool(self._keepers) and self._death is None
+
+    async def start(self) -> None:
+        """Generate one token, and learn the size of the KV cache on the way. Raises EngineDeadError."""
+        assert not self._keepers, "an executor starts once"
+        try:
+            async with asyncio.timeout(WARM_UP_S):
+                self._info = replace(self._info, num_blocks=await self._warm_up())
+        except Exception as exc:
+            raise EngineDeadError(f"TensorRT-LLM cannot generate a token: {exc or type(exc).__name__}") from exc
+        self._keepers = (asyncio.create_task(self._follow_stats()), asyncio.create_task(self._watch()))
+
+    def submit(self, request: GenerationRequest) -> AsyncIterator[TokenOutput]:
+        """Check and queue a request; see the contract."""
+        if not self.is_alive:
+            raise self._death or EngineDeadError("the engine has not been started")
+        check_request(request, self._info)
+        self._refusals.check(request)
+        if request.guide is not None:
+            self._guides.matcher(request.guide)
+        assert request.seq_id not in self._live, f"seq_id {request.seq_id} is live already"
+        if len(self._waiting) + len(self._running) >= self._info.max_batch_size + self._info.max_waiting:
+            raise OverloadedError(f"{len(self._live)} sequences are running or waiting; try again later")
+        self._num_arrived += 1
+        sequence = Sequence((request.priority, self._num_arrived), request)
+        self._live[request.seq_id] = sequence
+        heapq.heappush(self._waiting, sequence)
+        self._admit()
+        return sequence.stream
+
+    def cancel(self, seq_id: str) -> None:
+        """Forget a sequence at once; if it runs, its slot is free within a step or two. Idempotent."""
+        sequence = self._live.pop(seq_id, None)
+        if sequence is None:
+            return
+        sequence.stream.close()
+        if sequence.task is None:
+            self._waiting.remove(sequence)
+            heapq.heapify(self._waiting)
+        else:
+            self._abort(sequence, sequence.task)
+
+    async def compile(self, guide: Guide) -> None:
+        """Compile a guide off the loop. Raises GuideError."""
+        try:
+            async with asyncio.timeout(COMPILE_TIMEOUT_S):
+                await asyncio.to_thread(self._guides.matcher, guide)
+        except TimeoutError as exc:
+            raise GuideError(f"the {guide.kind} takes over {COMPILE_TIMEOUT_S:g} s to compile", "guide") from exc
+
+    def stats(self) -> ExecutorStats:
+        """Return the newest counts and what the newest step reported."""
+        return self._stats.snapshot(len(self._running), len(self._waiting))
+
+    async def shutdown(self) -> None:
+        """Fail what is left and stop TensorRT-LLM, as far as it lets itself be stopped. Idempotent."""
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        self._die(EngineDeadError("the engine was shut down"))
+        for task in (*self._keepers, *self._running):
+            task.cancel()
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Exception | None] = loop.create_future()
+
+        def tell(failure: Exception | None) -> None:
+            if not outcome.done():
+                outcome.set_result(failure)
+
+        def then(failure: Exception | None) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(tell, failure)
+
+        self._driver.shutdown(then)
+        try:
+            failure = await asyncio.wait_for(outcome, self._shutdown_timeout_s)
+        except TimeoutError:
+            log.critical("TensorRT-LLM did not shut down within %g s", self._shutdown_timeout_s)
+            self._on_hang()
+        else:
+            if failure is not None:
+                log.error("TensorRT-LLM failed to shut down", exc_info=failure)
+
+    def _admit(self) -> None:
+        """Submit what waits, as far as slots are free."""
+        while self._waiting and self._death is None and len(self._running) < self._info.max_batch_size:
+            self._launch(heapq.heappop(self._waiting))
+
+    def _launch(self, sequence: Sequence) -> None:
+        request = sequence.request
+        # Prompt tokens out of the cache have no logits: a salt of its own keeps the request from using it.
+        salt = request.cache_salt if request.sampling.prompt_logprobs is None else secrets.token_hex(16)
+        try:
+            sequence.result = self._driver.generate(request, salt)
+        except Exception as exc:  # TensorRT-LLM has no common class for what it refuses, and none for its death
+            self._fail(sequence, exc, is_fatal=self._driver.failure() is not None)
+            return
+        sequence.task = asyncio.create_task(self._read(sequence))
+        self._running.add(sequence.task)
+        sequence.task.add_done_callback(self._free_slot)
+        self._has_news.set()
+
+    def _free_slot(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._admit()
+
+    async def _read(self, sequence: Sequence) -> None:
+        """Hand on the responses of a sequence, and read on to the last one when it is over for us."""
+        reader = OutputReader(sequence.request, self._info.vocab_size)
+        try:
+            async for result in sequence.result:
+                if self._is_live(sequence) and (output := reader.read(result)) is not None:
+                    self._deliver(sequence, output)
+            if self._is_live(sequence):
+                raise StepFailedError("TensorRT-LLM ended the sequence without a reason")
+        except Exception as exc:
+            self._fail(sequence, exc, is_fatal=not isinstance(exc, (EngineError, self._driver.request_error)))
+        finally:
+            if not sequence.result.finished:  # leaving the loop does not stop the engine
+                sequence.result.abort()
+
+    def _deliver(self, sequence: Sequence, output: TokenOutput) -> None:
+        sequence.stream.put(output)
+        self._stats.count(output, len(sequence.request.prompt_token_ids))
+        if output.finish_reason is not None:
+            del self._live[sequence.request.seq_id]
+            if not sequence.result.finished:  # it stopped within the tokens of one response
+                assert sequence.task is not None
+                self._abort(sequence, sequence.task)
+
+    def _is_live(self, sequence: Sequence) -> bool:
+        return self._live.get(sequence.request.seq_id) is sequence
+
+    def _abort(self, sequence: Sequence, task: asyncio.Task[None]) -> None:
+        sequence.result.abort()
+        asyncio.get_running_loop().call_later(DRAIN_S, task.cancel)
+
+    def _fail(self, sequence: Sequence, exc: Exception, *, is_fatal: bool) -> None:
+        """End one sequence with an error, or all of them."""
+        if is_fatal:
+            log.error("TensorRT-LLM is dead", exc_info=exc)
+            self._die(EngineDeadError("TensorRT-LLM has failed; see the server's log"))
+        elif self._is_live(sequence):
+            error = exc if isinstance(exc, EngineError) else StepFailedError(f"TensorRT-LLM: {exc}")
+            sequence.stream.put(error)
+            del self._live[sequence.request.seq_id]
+
+    def _die(self, error: EngineDeadError) -> None:
+        self._death = self._death or error
+        for sequence in self._live.values():
+            sequence.stream.put(self._death)
+        self._live.clear()
+        self._waiting.clear()
+
+    async def _warm_up(self) -> int:
+        """Return the number of KV blocks, which the engine tells only once it has worked."""
+        request = GenerationRequest("warm-up", (0,), SamplingParams(temperature=0.0), max_tokens=1)
+        await self._driver.generate(request, secrets.token_hex(16))
+        while self._stats.num_blocks is None:
+            async for step in self._driver.stats():
+                self._stats.fold(step)
+            await asyncio.sleep(STATS_PAUSE_S)
+        return self._stats.num_blocks
+
+    async def _follow_stats(self) -> None:
+        """Take all that the engine reports: what nobody takes fills the host's memory."""
+        try:
+            while True:
+                if not self._running:
+                    await self._has_news.wait()
+                self._has_news.clear()
+                async for step in self._driver.stats():
+                    self._stats.fold(step)
+                await asyncio.sleep(STATS_PAUSE_S)  # the stream may be over while a long step runs
+        except Exception:
+            log.exception("TensorRT-LLM's statistics broke off")
+
+    async def _watch(self) -> None:
+        """Notice the death of the engine also while nothing is asked of it."""
+        while self._death is None:
+            await asyncio.sleep(WATCH_S)
+            reason = self._driver.failure()
+            if reason is not None and self._death is None:
+                log.error("%s", reason)
+                self._die(EngineDeadError(reason))
+
+
+def _exit_soon() -> None:
+    """End the process once it had time to answer: TensorRT-LLM's hooks would keep the interpreter from ending."""
+    timer = threading.Timer(EXIT_GRACE_S, os._exit, (1,))
+    timer.daemon = True
+    timer.start()

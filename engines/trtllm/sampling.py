@@ -1,0 +1,100 @@
+"""GenerationRequest to TensorRT-LLM's SamplingParams: a fresh object per request, for submitting changes it.
+
+Source of names and defaults: tensorrt_llm/sampling_params.py, release 1.2.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from engines.contract import GenerationRequest, Guide, SamplingParams
+from engines.guides import GuideCompiler
+from engines.trtllm.edits import TokenEdits
+from engines.trtllm.guides import guide_arguments
+from engines.trtllm.support import Sampling, is_greedy
+
+ANY_SEED = 2**64
+
+
+class SamplingTranslator:
+    """Writes requests in TensorRT-LLM's words.
+
+    `sampling_params` and `guided_params` are its classes, `end_token_id` is the model's own, `vocab_size` the length of
+    a row of logits; `guides` compiles for its tokenizer.
+    """
+
+    def __init__(
+        self,
+        sampling_params: Callable[..., Any],
+        guided_params: Callable[..., Any],
+        way: Sampling,
+        end_token_id: int,
+        vocab_size: int,
+        guides: GuideCompiler,
+    ) -> None:
+        self._sampling_params = sampling_params
+        self._guided_params = guided_params
+        self._way = way
+        self._end_token_id = end_token_id
+        self._vocab_size = vocab_size
+        self._guides = guides
+        names = {field.name for field in fields(sampling_params)}  # type: ignore[arg-type]  # it is a dataclass
+        self.leaves_prompt_out = "prompt_ignore_length" in names
+
+    def translate(self, request: GenerationRequest) -> Any:
+        """Return the sampling parameters of a request that `Refusals.check` has passed."""
+        sampling = request.sampling
+        edits = TokenEdits.of(request, single_bad_tokens=self._way is not Sampling.TRTLLM)
+        return self._sampling_params(
+            # The end token is one of our stop tokens: those alone end a sequence, and stay in the output whatever the
+            # sampler, which is not so of end_id. ignore_eos sends -1 in its place.
+            end_id=self._end_token_id,
+            pad_id=self._end_token_id,
+            ignore_eos=True,
+            stop_token_ids=sorted(request.stop_token_ids) or None,
+            include_stop_str_in_output=True,
+            max_tokens=request.max_tokens,
+            detokenize=False,
+            logits_processor=edits,
+            embedding_bias=self._embedding_bias(sampling),
+            guided_decoding=self._guided_decoding(request.guide),
+            return_context_logits=sampling.prompt_logprobs is not None,
+            return_generation_logits=sampling.logprobs is not None,
+            **_draw(sampling),
+            **(self._of_the_cpp_sampler(request) if self._way is Sampling.TRTLLM else {}),
+        )
+
+    def _guided_decoding(self, guide: Guide | None) -> Any:
+        return None if guide is None else self._guided_params(**guide_arguments(guide, self._guides))
+
+    def _of_the_cpp_sampler(self, request: GenerationRequest) -> dict[str, Any]:
+        sampling = request.sampling
+        # None would be 0 for every request: equal prompts would get equal answers
+        seed = random.getrandbits(64) if sampling.seed is None else sampling.seed % ANY_SEED
+        arguments: dict[str, Any] = {"seed": seed, "min_p": sampling.min_p}
+        if sampling.repetition_penalty != 1.0:
+            arguments["repetition_penalty"] = sampling.repetition_penalty
+        if sampling.presence_penalty or sampling.frequency_penalty:
+            arguments["presence_penalty"] = sampling.presence_penalty
+            arguments["frequency_penalty"] = sampling.frequency_penalty
+            arguments["prompt_ignore_length"] = len(request.prompt_token_ids)
+        if single := [sequence[0] for sequence in sampling.bad_token_sequences if len(sequence) == 1]:
+            arguments["bad_token_ids"] = single
+        return arguments
+
+    def _embedding_bias(self, sampling: SamplingParams) -> Any:
+        if not sampling.logit_bias:
+            return None
+        bias = np.zeros(self._vocab_size, np.float32)
+        bias[list(sampling.logit_bias)] = list(sampling.logit_bias.values())
+        return bias  # it becomes a tensor there
+
+
+def _draw(sampling: SamplingParams) -> dict[str, Any]:
+    """How the token is drawn, in full: what is left out is 0 in the C++ runtime, and top_p = 0 is greedy."""
+    if is_greedy(sampling):
+        return {"top_k": 1}
+    return {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}

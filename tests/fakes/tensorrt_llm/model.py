@@ -1,0 +1,28 @@
+"""A tiny random language model: logits are a function of the last few tokens, so nothing else can change them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+CONTEXT = 6
+HIDDEN = 16
+
+
+class TinyModel:
+    def __init__(self, vocab_size: int, seed: int = 7) -> None:
+        rng = np.random.default_rng(seed)
+        self.vocab_size = vocab_size
+        self._embedding = rng.normal(0, 1, (vocab_size, HIDDEN)).astype(np.float32)
+        self._head = rng.normal(0, 0.2, (HIDDEN, vocab_size)).astype(np.float32)
+        popular = rng.permutation(vocab_size)
+        self._prior = (-0.35 * np.log1p(popular)).astype(np.float32)  # so that greedy answers repeat themselves
+
+    def logits(self, token_ids: Sequence[int]) -> Floats:
+        """The logits [vocab_size] behind these tokens."""
+        recent = np.array(token_ids[-CONTEXT:])
+        weights = 0.7 ** np.arange(len(recent))[::-1]
+        state = (self._embedding[recent] * weights[:, None]).sum(0).astype(np.float32)
+        row: Floats = state @ self._head + self._prior
+        return row

@@ -1,0 +1,3 @@
+"""The version that the fake stands for."""
+
+__version__ = "1.2.1"
