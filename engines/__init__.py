@@ -29,6 +29,7 @@ from engines.errors import (
     MemoryShortageError,
     OverloadedError,
     StepFailedError,
+    TimedOutError,
     UnsupportedFeatureError,
 )
 from engines.folder import EngineFolder, EngineFolderError
@@ -74,6 +75,7 @@ __all__ = [
     "OverloadedError",
     "SamplingParams",
     "StepFailedError",
+    "TimedOutError",
     "TokenLogprob",
     "TokenOutput",
     "UnsupportedFeatureError",

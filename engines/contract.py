@@ -94,6 +94,8 @@ class GenerationRequest:
     """Lower is served first; equal priorities in order of arrival."""
     cache_salt: str | None = None
     """Sequences reuse each other's prefix blocks only if their salts are equal."""
+    timeout_s: float | None = None
+    """Seconds from submit to the last token, waiting included; after them the iterator raises TimedOutError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,8 @@ class Executor(Protocol):
         """Check and queue a request; iterate over its outputs until one has a finish reason.
 
         Raises at once, with nothing queued: InvalidRequestError, ContextLengthError, UnsupportedFeatureError,
-        OverloadedError, EngineDeadError. The iterator raises StepFailedError or EngineDeadError. After `cancel` it
+        OverloadedError, EngineDeadError. The iterator raises StepFailedError, TimedOutError, GuideError (a guide that
+        cannot be followed to its end) or EngineDeadError. After `cancel` it
         just ends.
         """
         ...

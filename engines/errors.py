@@ -55,6 +55,12 @@ class StepFailedError(EngineError):
     code = "step_failed"
 
 
+class TimedOutError(EngineError):
+    """The sequence did not end within its own `timeout_s`."""
+
+    code = "timed_out"
+
+
 class EngineDeadError(EngineError):
     """The executor was shut down or its engine thread is gone; no request will ever be served again."""
 

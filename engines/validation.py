@@ -33,6 +33,7 @@ SAMPLING_CHECKS: tuple[Check, ...] = (
 def check_request(request: GenerationRequest, info: ExecutorInfo) -> None:
     """Raise InvalidRequestError or ContextLengthError, naming the field, for a request that can never be served."""
     _check_sampling(request.sampling)
+    _check_timeout(request.timeout_s)
     _check_token_ids(request, info.vocab_size)
     _check_length(request, info)
 
@@ -41,6 +42,11 @@ def _check_sampling(sampling: SamplingParams) -> None:
     for name, is_valid, rule in SAMPLING_CHECKS:
         if not is_valid(sampling):  # NaN fails every comparison
             raise InvalidRequestError(f"{name} {rule}", name)
+
+
+def _check_timeout(timeout_s: float | None) -> None:
+    if timeout_s is not None and not 0.0 < timeout_s < math.inf:
+        raise InvalidRequestError("timeout_s must be above 0", "timeout_s")
 
 
 def _check_token_ids(request: GenerationRequest, vocab_size: int) -> None:

@@ -94,6 +94,7 @@ KINDS: Mapping[str, Kind] = {
     "overloaded": Kind(429, "rate_limit_error"),
     "engine_error": Kind(500, SERVER),
     "step_failed": Kind(500, SERVER),
+    "timed_out": Kind(504, SERVER),
     "engine_dead": Kind(503, SERVER),
     "draining": Kind(503, SERVER),
 }

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.contract import ExecutorStats, TokenOutput
-from engines.errors import EngineError, StepFailedError
+from engines.errors import EngineError, StepFailedError, TimedOutError
 from engines.openvino import logit_edits
 from engines.openvino.logprobs import RawLogprobs
 from engines.openvino.sampler import Sampler
@@ -32,6 +32,8 @@ class Runner(Protocol):
 Outcome = tuple[str, TokenOutput | EngineError]
 """A sequence's id and what a step gave it."""
 
+TIMED_OUT = "the answer was not complete within the request's timeout"
+
 RATE_WINDOW_S = 5.0
 """Rates in the stats cover so many seconds."""
 
@@ -52,9 +54,11 @@ class EngineCore:
         If the model throws, the sequences of this step are over and the engine is as good as before.
         """
         start = time.perf_counter()
+        late: list[Outcome] = [(seq_id, TimedOutError(TIMED_OUT)) for seq_id in self.scheduler.expire(time.monotonic())]
         batch = self.scheduler.schedule()
-        if batch is None:
-            return []
+        return late + self._run(batch, start) if batch else late
+
+    def _run(self, batch: ScheduledBatch, start: float) -> list[Outcome]:
         seqs = batch.sampled
         try:
             sampled = self._forward_and_sample(batch, seqs)

@@ -80,6 +80,13 @@ class Scheduler:
         self._computing.difference_update(key.digest for key in seq.prompt_keys[seq.num_published_blocks :])
         self.pool.release(seq.give_up_blocks())
 
+    def expire(self, now_s: float) -> list[str]:
+        """Drop the sequences whose deadline has passed by `now_s`, a monotonic time; return their ids."""
+        late = [seq.seq_id for seq in (*self.running, *self.waiting) if seq.deadline_s <= now_s]
+        for seq_id in late:
+            self.cancel(seq_id)
+        return late
+
     def schedule(self) -> ScheduledBatch | None:
         """Choose what the next step computes and give it blocks; None when nothing can run."""
         items: dict[str, ScheduledSequence] = {}

@@ -1,6 +1,8 @@
 """A sequence on its way through the executor, and the batch of one step."""
 
+import math
 import random
+import time
 from dataclasses import dataclass
 
 from engines.contract import GenerationRequest, TokenLogprob
@@ -32,6 +34,7 @@ class Sequence:
         self.prompt_keys = prompt_keys
         self.sort_key = (request.priority, arrival)
         self.max_blocks = -(-(self.num_prompt_tokens + request.max_tokens) // block_size)
+        self.deadline_s = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         seed = request.sampling.seed
         self.seed = random.getrandbits(64) if seed is None else seed & (2**64 - 1)
         self.edits = LogitEdits.of(request, matcher)

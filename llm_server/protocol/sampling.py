@@ -58,6 +58,7 @@ class SamplingFields(RequestBody):
     prompt_logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
     priority: int | None = Field(default=None, ge=-(2**31), lt=2**31)
     cache_salt: str | None = Field(default=None, min_length=1, max_length=1024)
+    timeout_s: float | None = Field(default=None, gt=0.0, description="Longer answers fail with 504.")
 
     @field_validator("logit_bias")
     @classmethod

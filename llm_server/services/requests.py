@@ -34,6 +34,7 @@ def generation_request(
         guide=guide,
         priority=body.priority or 0,
         cache_salt=body.cache_salt,
+        timeout_s=body.timeout_s,
     )
 
 

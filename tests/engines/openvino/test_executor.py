@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from engines.config import EngineConfig
 from engines.contract import ExecutorInfo, FinishReason, GenerationRequest, SamplingParams, TokenLogprob, TokenOutput
-from engines.errors import EngineDeadError, StepFailedError
+from engines.errors import EngineDeadError, StepFailedError, TimedOutError
 from engines.folder import EngineFolder
 from engines.openvino.blocks import BlockPool
 from engines.openvino.core import EngineCore
@@ -72,6 +72,18 @@ def test_a_step_that_throws_fails_its_own_sequences_and_the_engine_goes_on() -> 
 
     executor = run(story)
     assert executor.stats().num_blocks_used == 0
+
+
+def test_a_sequence_that_takes_too_long_fails_alone_running_or_waiting() -> None:
+    async def story(executor: OpenVINOExecutor) -> None:
+        late = [replace(request(f"late{index}", max_tokens=150), timeout_s=1e-6) for index in range(8)]
+        others = [request(f"other{index}") for index in range(4)]
+        answers = await asyncio.gather(*(tokens(executor, each) for each in [*late, *others]), return_exceptions=True)
+        assert all(isinstance(answer, TimedOutError) for answer in answers[:8])
+        assert answers[8:] == [[3, 4, 5, 6, 7]] * 4
+        assert await tokens(executor, replace(request("in time"), timeout_s=3600.0)) == [3, 4, 5, 6, 7]
+
+    assert run(story).stats().num_blocks_used == 0
 
 
 def test_a_dead_thread_fails_everybody_at_once() -> None:
