@@ -33,6 +33,7 @@ from engines import (
     UnsupportedFeatureError,
     load_executor,
 )
+from engines.config import TensorRTLLMConfig
 
 Loader = Callable[[pytest.FixtureRequest, EngineConfig], Executor]
 Story = Callable[[Executor], Awaitable[None]]
@@ -46,7 +47,14 @@ def load_openvino(request: pytest.FixtureRequest, config: EngineConfig) -> Execu
     return load_executor(EngineFolder.load(folder), config)
 
 
-LOADERS: dict[str, Loader] = {"openvino": load_openvino}
+def load_trtllm(request: pytest.FixtureRequest, config: EngineConfig) -> Executor:
+    request.getfixturevalue("fake_trtllm")
+    folder: Path = request.getfixturevalue("trtllm_engine")
+    settings = TensorRTLLMConfig(gather_generation_logits=True)  # without it logprobs are refused
+    return load_executor(EngineFolder.load(folder), replace(config, trtllm=settings))
+
+
+LOADERS: dict[str, Loader] = {"openvino": load_openvino, "trtllm": load_trtllm}
 
 
 @pytest.fixture(params=sorted(LOADERS))
@@ -89,8 +97,13 @@ async def collect(outputs: AsyncIterator[TokenOutput]) -> list[TokenOutput]:
     return [output async for output in outputs]
 
 
+def flat(outputs: list[TokenOutput]) -> list[int]:
+    """The tokens alone: how many come at a time is up to the executor and to how fast they are read."""
+    return [token_id for output in outputs for token_id in output.token_ids]
+
+
 async def tokens(executor: Executor, request: GenerationRequest) -> list[int]:
-    return [token_id for output in await collect(executor.submit(request)) for token_id in output.token_ids]
+    return flat(await collect(executor.submit(request)))
 
 
 def test_a_sequence_gives_max_tokens_and_ends_with_length(run: Callable[..., None]) -> None:
@@ -147,7 +160,7 @@ def test_a_cached_prefix_is_reported_and_changes_nothing(run: Callable[..., None
         warm = await collect(executor.submit(request_for("warm", prompt)))
         assert cold[0].num_cached_tokens == 0
         assert 96 <= (warm[0].num_cached_tokens or 0) < 150
-        assert [output.token_ids for output in cold] == [output.token_ids for output in warm]
+        assert flat(cold) == flat(warm)
 
     run(story)
 
@@ -372,7 +385,7 @@ def test_prompt_logprobs_cover_the_whole_prompt_chunked_or_cached(run: Callable[
         assert all(len(logprob.alternatives) == 3 for logprob in report)
         assert report == second[0].prompt_logprobs
         plain = await collect(executor.submit(request_for("plain", prompt)))
-        assert [output.token_ids for output in plain] == [output.token_ids for output in first]
+        assert flat(plain) == flat(first)
         assert all(output.prompt_logprobs is None for output in first[1:])
 
     run(story)

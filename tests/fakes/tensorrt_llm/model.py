@@ -1,4 +1,4 @@
-"""A tiny random language model: logits are a function of the last few tokens, so nothing else can change them."""
+"""A tiny random language model: logits are a function of the last few tokens and the position, and of nothing else."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 CONTEXT = 6
 HIDDEN = 16
+POSITIONS = 13
 
 
 class TinyModel:
@@ -16,6 +17,7 @@ class TinyModel:
         self.vocab_size = vocab_size
         self._embedding = rng.normal(0, 1, (vocab_size, HIDDEN)).astype(np.float32)
         self._head = rng.normal(0, 0.2, (HIDDEN, vocab_size)).astype(np.float32)
+        self._position = rng.normal(0, 1.5, (POSITIONS, HIDDEN)).astype(np.float32)
         popular = rng.permutation(vocab_size)
         self._prior = (-0.35 * np.log1p(popular)).astype(np.float32)  # so that greedy answers repeat themselves
 
@@ -24,5 +26,5 @@ class TinyModel:
         recent = np.array(token_ids[-CONTEXT:])
         weights = 0.7 ** np.arange(len(recent))[::-1]
         state = (self._embedding[recent] * weights[:, None]).sum(0).astype(np.float32)
-        row: Floats = state @ self._head + self._prior
+        row: Floats = (state + self._position[len(token_ids) % POSITIONS]) @ self._head + self._prior
         return row
