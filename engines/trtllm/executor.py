@@ -20,7 +20,7 @@ from typing import Any
 
 from engines.config import EngineConfig
 from engines.contract import ExecutorInfo, ExecutorStats, GenerationRequest, Guide, SamplingParams, TokenOutput
-from engines.errors import EngineDeadError, EngineError, GuideError, OverloadedError, StepFailedError
+from engines.errors import EngineDeadError, EngineError, GuideError, OverloadedError, StepFailedError, TimedOutError
 from engines.folder import EngineFolder
 from engines.guides import GuideCompiler
 from engines.stream import OutputStream
@@ -130,19 +130,16 @@ class TRTLLMExecutor:
         self._live[request.seq_id] = sequence
         heapq.heappush(self._waiting, sequence)
         self._admit()
+        if request.timeout_s is not None:
+            asyncio.get_running_loop().call_later(request.timeout_s, self._time_out, sequence)
         return sequence.stream
 
     def cancel(self, seq_id: str) -> None:
         """Forget a sequence at once; if it runs, its slot is free within a step or two. Idempotent."""
-        sequence = self._live.pop(seq_id, None)
-        if sequence is None:
-            return
-        sequence.stream.close()
-        if sequence.task is None:
-            self._waiting.remove(sequence)
-            heapq.heapify(self._waiting)
-        else:
-            self._abort(sequence, sequence.task)
+        sequence = self._live.get(seq_id)
+        if sequence is not None:
+            sequence.stream.close()
+            self._drop(sequence)
 
     async def compile(self, guide: Guide) -> None:
         """Compile a guide off the loop. Raises GuideError."""
@@ -184,6 +181,19 @@ class TRTLLMExecutor:
         else:
             if failure is not None:
                 log.error("TensorRT-LLM failed to shut down", exc_info=failure)
+
+    def _time_out(self, sequence: Sequence) -> None:
+        if self._is_live(sequence):
+            sequence.stream.put(TimedOutError("the answer was not complete within the request's timeout"))
+            self._drop(sequence)
+
+    def _drop(self, sequence: Sequence) -> None:
+        del self._live[sequence.request.seq_id]
+        if sequence.task is None:
+            self._waiting.remove(sequence)
+            heapq.heapify(self._waiting)
+        else:
+            self._abort(sequence, sequence.task)
 
     def _admit(self) -> None:
         """Submit what waits, as far as slots are free."""
