@@ -9,6 +9,7 @@ from importlib import import_module
 
 from engines.config import EngineConfig
 from engines.contract import (
+    Embedder,
     Executor,
     ExecutorInfo,
     ExecutorStats,
@@ -57,6 +58,7 @@ def load_executor(folder: EngineFolder, config: EngineConfig) -> Executor:
 
 __all__ = [
     "ContextLengthError",
+    "Embedder",
     "EngineConfig",
     "EngineDeadError",
     "EngineError",

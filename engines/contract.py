@@ -4,10 +4,13 @@ Token ids go in, token ids come out. Text, chat templates, stop strings and `n` 
 `engines/README.md` puts each field and method beside the TensorRT-LLM call that serves it.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 MIN_LOGPROB = -9999.0
 """Stands for minus infinity in every log-probability, which JSON cannot carry."""
@@ -211,4 +214,25 @@ class Executor(Protocol):
 
     async def shutdown(self) -> None:
         """Stop serving: live iterators raise EngineDeadError, memory is given back. Idempotent."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors, batched. All methods are called on one event loop, from its thread."""
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        ...
+
+    @property
+    def max_sequence_length(self) -> int:
+        """Tokens that one text may have."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of the texts, [num_texts, dimensions], each of length 1 and in the order of the texts.
+
+        Raises ContextLengthError for a text of too many tokens, OverloadedError and EngineDeadError.
+        """
         ...
