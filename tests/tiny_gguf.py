@@ -41,10 +41,13 @@ class TinyModel:
     vocabulary: TinyVocabulary = field(default_factory=byte_pair_vocabulary)
 
 
-def write_tiny_gguf(path: Path, model: TinyModel | None = None) -> Path:
-    """Write a random model of this shape; the same shape and seed give the same bytes."""
+def write_tiny_gguf(path: Path, model: TinyModel | None = None, *, tensors_per_part: int = 0) -> Path:
+    """Write a random model of this shape; the same shape and seed give the same bytes.
+
+    With `tensors_per_part` it is split into files named `stem-00001-of-0000N.gguf`; the first one is returned.
+    """
     model = model or TinyModel()
-    writer = gguf.GGUFWriter(path, model.architecture)
+    writer = gguf.GGUFWriter(path, model.architecture, split_max_tensors=tensors_per_part)
     _add_parameters(writer, model)
     model.vocabulary.write(writer)
     for name, weights in _random_weights(model).items():
@@ -53,7 +56,7 @@ def write_tiny_gguf(path: Path, model: TinyModel | None = None) -> Path:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return path if path.is_file() else next(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))
 
 
 def _add_parameters(writer: gguf.GGUFWriter, model: TinyModel) -> None:

@@ -25,7 +25,7 @@ def write_f16(model: GgufModel, target: Path, progress: Progress = silent) -> No
 
 
 def _add_parameters(writer: gguf.GGUFWriter, model: GgufModel) -> None:
-    for key, field in model.reader.fields.items():
+    for key, field in model.metadata.items():
         if key.startswith(f"{model.architecture}."):
             element = field.types[-1] if len(field.types) > 1 else None
             writer.add_key_value(key, field.contents(), field.types[0], element)

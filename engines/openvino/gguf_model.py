@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.building import BuildError
+from engines.model_files import ModelFilesError, gguf_parts
+from engines.openvino.gguf_header import check_header
 
 T = TypeVar("T", str, int, float, bool)
 
@@ -48,23 +50,30 @@ class GgufError(BuildError):
 
 @dataclass(frozen=True, slots=True)
 class GgufModel:
-    """An opened GGUF file of a known architecture; the weights stay on disk until they are used."""
+    """An opened GGUF file of a known architecture; the weights stay on disk until they are used.
+
+    `metadata` is that of the first part of a split file, `tensors` are those of all parts.
+    """
 
     path: Path
     architecture: str
-    reader: gguf.GGUFReader
+    metadata: Mapping[str, gguf.ReaderField]
+    tensors: tuple[gguf.ReaderTensor, ...]
 
     @classmethod
     def open(cls, path: Path) -> "GgufModel":
-        """Open and check a GGUF file. Raises GgufError if it is damaged or not convertible exactly."""
+        """Open and check a GGUF file, or a split one by the path of any part.
+
+        Raises GgufError if it is damaged or not convertible exactly.
+        """
         try:
-            reader = gguf.GGUFReader(path)
-            field = reader.get_field("general.architecture")
-            model = cls(path, str(field.contents()) if field else "(none)", reader)
-        except OSError as exc:
-            raise GgufError(f"{path} cannot be read: {exc.strerror}") from exc
-        except (ValueError, KeyError, IndexError, OverflowError, MemoryError) as exc:
-            raise GgufError(f"{path} is not a whole GGUF file: {exc}") from exc
+            parts = gguf_parts(path)
+        except ModelFilesError as exc:
+            raise GgufError(str(exc)) from exc
+        readers = [_read(part) for part in parts]
+        tensors = tuple(tensor for reader in readers for tensor in reader.tensors)
+        model = cls(parts[0], _architecture(readers[0]), readers[0].fields, tensors)
+        _refuse_other_parts(model, len(parts))
         _refuse_unknown(model)
         return model
 
@@ -138,12 +147,12 @@ class GgufModel:
 
     def rope_factors(self) -> NDArray[np.float32]:
         """Return what each rope frequency is divided by, [head_size / 2] or [1] where the file has no factors."""
-        factors = [tensor for tensor in self.reader.tensors if tensor.name == _ROPE_FACTORS]
+        factors = [tensor for tensor in self.tensors if tensor.name == _ROPE_FACTORS]
         return dequantise(factors[0]) if factors else np.ones(1, np.float32)
 
     def weights(self) -> list[gguf.ReaderTensor]:
         """List the tensors that are weights of the graph."""
-        return [tensor for tensor in self.reader.tensors if tensor.name != _ROPE_FACTORS]
+        return [tensor for tensor in self.tensors if tensor.name != _ROPE_FACTORS]
 
     def f16_bytes(self) -> int:
         """Size of the matrices in float16."""
@@ -166,7 +175,7 @@ class GgufModel:
         return [self._checked(key, value, kind) for value in values]
 
     def _contents(self, key: str) -> object:
-        field = self.reader.get_field(key)
+        field = self.metadata.get(key)
         try:
             return None if field is None else field.contents()
         except ValueError as exc:
@@ -180,7 +189,7 @@ class GgufModel:
         return value
 
     def _tensor(self, name: str) -> gguf.ReaderTensor:
-        return next(tensor for tensor in self.reader.tensors if tensor.name == name)
+        return next(tensor for tensor in self.tensors if tensor.name == name)
 
 
 def dequantise(tensor: gguf.ReaderTensor) -> NDArray[np.float32]:
@@ -192,12 +201,38 @@ def dequantise(tensor: gguf.ReaderTensor) -> NDArray[np.float32]:
     return weights
 
 
+def _read(part: Path) -> gguf.GGUFReader:
+    try:
+        check_header(part)
+        return gguf.GGUFReader(part)
+    except OSError as exc:
+        raise GgufError(f"{part} cannot be read: {exc.strerror}") from exc
+    except (ValueError, KeyError, IndexError, OverflowError, MemoryError) as exc:
+        raise GgufError(f"{part} is not a whole GGUF file: {exc}") from exc
+
+
+def _architecture(reader: gguf.GGUFReader) -> str:
+    field = reader.get_field("general.architecture")
+    return str(field.contents()) if field else "(none)"
+
+
+def _refuse_other_parts(model: GgufModel, num_parts: int) -> None:
+    stated = model.integer("split.count") or 1
+    if stated != num_parts:
+        raise GgufError(
+            f"{model.path} is one of {stated} parts, which are found by their names: name-00001-of-{stated:05}.gguf"
+        )
+    num_tensors = model.integer("split.tensors.count")
+    if num_tensors is not None and num_tensors != len(model.tensors):
+        raise GgufError(f"the parts of {model.path} have {len(model.tensors)} tensors instead of {num_tensors}")
+    if len({tensor.name for tensor in model.tensors}) != len(model.tensors):
+        raise GgufError(f"{model.path} has a tensor twice")
+
+
 def _refuse_unknown(model: GgufModel) -> None:
     if model.architecture not in _MORE_BLOCK_TENSORS:
         known = ", ".join(_MORE_BLOCK_TENSORS)
         raise GgufError(f"{model.path} has the architecture {model.architecture!r}; known architectures: {known}")
-    if (model.integer("split.count") or 1) > 1:
-        raise GgufError(f"{model.path} is one part of a split GGUF; merge the parts first")
     _refuse_other_tensors(model)
     _refuse_other_arithmetic(model)
     _refuse_other_rope(model)
@@ -208,7 +243,7 @@ def _refuse_other_tensors(model: GgufModel) -> None:
     per_block = (*_BLOCK_TENSORS, *_MORE_BLOCK_TENSORS[model.architecture])
     blocks = range(model.parameter("block_count"))
     needed = {*_FIXED_TENSORS, *(f"blk.{block}.{name}" for block in blocks for name in per_block)}
-    present = {tensor.name for tensor in model.reader.tensors}
+    present = {tensor.name for tensor in model.tensors}
     if missing := sorted(needed - present):
         raise GgufError(f"{model.path} lacks the tensors {', '.join(missing[:3])}")
     if unknown := sorted(present - needed - {*_OPTIONAL_TENSORS[model.architecture]}):

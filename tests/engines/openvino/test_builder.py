@@ -68,6 +68,17 @@ def test_logits_equal_the_numpy_network(model: TinyModel, tmp_path: Path) -> Non
     np.testing.assert_allclose(StatefulModel(engine).logits(TOKEN_IDS), expected, atol=1e-4, rtol=0)
 
 
+def test_a_split_model_is_the_same_as_the_whole_one(tiny_engine: Path, tmp_path: Path) -> None:
+    first = write_tiny_gguf(tmp_path / "tiny.gguf", tensors_per_part=8)
+    assert len(list(tmp_path.iterdir())) == 3
+    engine = tmp_path / "engine"
+    engine.mkdir()
+    split = build_engine(build_request(first), engine, "tests")
+    whole = EngineFolder.load(tiny_engine)
+    for name in ("openvino_model.bin", "tokenizer.json", "chat_template.jinja"):
+        assert split.files[name] == whole.files[name]
+
+
 @pytest.mark.parametrize("scaling", ["none", "linear", "factors"])
 def test_logits_stay_exact_thousands_of_tokens_on(scaling: RopeScaling, tmp_path: Path) -> None:
     engine = build_tiny_engine(tmp_path, TinyModel(context_length=4096, rope_scaling=scaling))

@@ -67,7 +67,7 @@ def test_unknown_rope_scaling_is_refused(tmp_path: Path) -> None:
         ({"llama.logit_scale": 0.5}, r"sets llama\.logit_scale = 0\.5"),
         ({"llama.attention.sliding_window": 256}, "attends to 256 of 512 tokens"),
         ({"llama.rope.dimension_count": 8}, "rotates 8 of 16 values"),
-        ({"split.count": 2}, "one part of a split GGUF"),
+        ({"split.count": 2}, "one of 2 parts, which are found by their names"),
         ({"llama.attention.scale": 1}, r"sets llama\.attention\.scale = 1"),
     ],
 )
@@ -115,3 +115,11 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     path.write_text("no magic here, only words and words and words")
     with pytest.raises(GgufError, match="not a whole GGUF file: GGUF magic invalid"):
         GgufModel.open(path)
+
+
+def test_parts_of_different_models_are_refused(tmp_path: Path) -> None:
+    first = write_tiny_gguf(tmp_path / "tiny.gguf", tensors_per_part=8)
+    last = first.with_name("tiny-00003-of-00003.gguf")
+    last.write_bytes(first.with_name("tiny-00002-of-00003.gguf").read_bytes())
+    with pytest.raises(GgufError, match=r"have 24 tensors instead of 20|has a tensor twice"):
+        GgufModel.open(first)
