@@ -1,4 +1,4 @@
-"""The command line: serve, pull, models.
+"""The command line: serve, pull, build, models, rm, convert-env.
 
 Heavy modules are imported where a command needs them, so that `--help` and mistakes are answered at once.
 """
@@ -122,12 +122,63 @@ def pull(
 
 
 @cli.command()
+def build(
+    source: Annotated[str, typer.Argument(help="A model's name, a source, a GGUF file, or a model folder.")],
+    precision: Annotated[str, typer.Option(help="Of the weights: f16, int8 or int4.")] = "f16",
+    out: Annotated[Path | None, typer.Option(help="Engine folder to write; by default one in the cache.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+) -> None:
+    """Make an engine folder, unless it is there and nothing has changed."""
+    from llm_server.progress import shown_progress
+    from llm_server.pull import PullError, carry_out, make_plan
+    from llm_server.reports import describe_loss, describe_plan
+
+    try:
+        plan = make_plan(source, paths.home(), precision=precision, out=out)
+        if dry_run:
+            console.print(describe_plan(plan), markup=False)
+            return
+        with shown_progress(errors) as progress:
+            folder = carry_out(plan, progress)
+    except PullError as exc:
+        raise CommandError(str(exc)) from exc
+    console.print(f"ready: {folder}{describe_loss(folder)}", markup=False)
+
+
+@cli.command()
 def models() -> None:
     """List the models known by name and those that are here."""
-    from llm_server.inventory import list_models
+    from llm_server.inventory import TITLES, list_models
 
-    rows = [("model", "state", "engine", "context", "source"), *map(astuple, list_models(paths.home()))]
+    rows = [TITLES, *map(astuple, list_models(paths.home()))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
         console.print("  ".join(cells).rstrip(), markup=False)
+
+
+@cli.command()
+def rm(name: Annotated[str, typer.Argument(help="The name of a model, as `llm-server models` lists it.")]) -> None:
+    """Remove the engine folder of a model. Files it was built from stay."""
+    from llm_server.pull import PullError, remove
+
+    try:
+        freed_bytes = remove(name, paths.home())
+    except PullError as exc:
+        raise CommandError(str(exc)) from exc
+    console.print(f"removed {name}: {freed_bytes / 1e6:.1f} MB", markup=False)
+
+
+@cli.command()
+def convert_env() -> None:
+    """Make the environment that converts Hugging Face models: PyTorch and optimum-intel, 1.6 GB."""
+    from engines.building import BuildError
+    from engines.openvino.convert_env import ConvertEnv
+
+    environment = ConvertEnv(paths.convert_env(paths.home()))
+    try:
+        if not environment.is_ready:
+            environment.install()
+    except BuildError as exc:
+        raise CommandError(str(exc)) from exc
+    console.print(f"ready: {environment.path}", markup=False)

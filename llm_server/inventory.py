@@ -1,11 +1,12 @@
 """Which models are known by name, and which of them are here."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from engines.folder import EngineFolder, EngineFolderError
 from llm_server import paths
+from llm_server.families import styler_name
 from llm_server.sources.catalog import CATALOG
 
 
@@ -13,11 +14,17 @@ from llm_server.sources.catalog import CATALOG
 class ModelRow:
     """One line of `llm-server models`."""
 
-    name: str
+    model: str
     state: str
     engine: str = "-"
+    precision: str = "-"
+    size: str = "-"
     context: str = "-"
+    styler: str = "-"
     source: str = "-"
+
+
+TITLES = tuple(column.name for column in fields(ModelRow))
 
 
 def list_models(home: Path) -> Iterator[ModelRow]:
@@ -35,8 +42,17 @@ def list_models(home: Path) -> Iterator[ModelRow]:
 
 def _row(path: Path) -> ModelRow:
     try:
-        description = EngineFolder.load(path).description
+        folder = EngineFolder.load(path)
     except EngineFolderError as exc:
         return ModelRow(path.name, f"broken: {exc}")
-    engine = f"{description.engine} {description.precision}"
-    return ModelRow(path.name, "ready", engine, str(description.max_sequence_length), description.source)
+    description = folder.description
+    return ModelRow(
+        path.name,
+        "ready",
+        description.engine,
+        description.precision,
+        f"{folder.size_bytes / 1e6:.1f} MB",
+        str(description.max_sequence_length),
+        styler_name(folder, folder.chat_template),
+        description.source,
+    )

@@ -8,7 +8,9 @@ import stylers
 from engines import load_executor
 from engines.folder import EngineFolder
 from engines.progress import Progress
+from llm_server.adoption import adopt
 from llm_server.config import ConfigError, ModelConfig
+from llm_server.families import styler_name
 from llm_server.pull import pull
 from llm_server.registry import HiddenTokens, ServedModel
 from llm_server.tokenizer import Tokenizer
@@ -18,9 +20,10 @@ from stylers.base import Styler
 def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progress: Progress) -> ServedModel:
     """Fetch a model unless it is there, and load it. Blocking: about a second once it is there.
 
-    Raises ConfigError, PullError, EngineFolderError, TokenizerError and StylerError.
+    Raises ConfigError, PullError, EngineFolderError, EngineError, TokenizerError and StylerError.
     """
-    folder = EngineFolder.load(pull(config.model, home, progress))
+    path = adopt(config.model, home) if config.engine == "trtllm" else pull(config.model, home, progress)
+    folder = EngineFolder.load(path)
     tokenizer = Tokenizer.load(folder.tokenizer_path, pool)
     styler = _styler(config, folder, tokenizer)
     marks = (tokenizer.token_id(stop) for stop in styler.stop)
@@ -45,7 +48,7 @@ def _hidden(tokenizer: Tokenizer, styler: Styler) -> dict[str, int]:
 def _styler(config: ModelConfig, folder: EngineFolder, tokenizer: Tokenizer) -> Styler:
     description = folder.description
     template = folder.chat_template if config.chat_template is None else _read_template(config.chat_template)
-    name = config.styler or description.styler or stylers.detect(None, template, description.model_name)
+    name = config.styler or styler_name(folder, template)
     return stylers.get(name).for_model(
         chat_template=template,
         bos_token=description.bos_text or "",
