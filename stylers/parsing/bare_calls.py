@@ -69,4 +69,4 @@ class NamedCodeTurns(NamedTurns):
         key = yield from keyword(answer.reader)
         if key is not None and (yield from keyword_arguments(answer.reader, answer.out.arguments, key)):
             answer.out.complete_call()
-        yield from answer.reader.spaced("```")
+        yield from answer.reader.closing("```")

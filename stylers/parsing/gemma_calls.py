@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from stylers.parsing.answer import Answer, CallReader
 from stylers.parsing.literals import Rewriter, marked_string
-from stylers.parsing.reader import Markers, Steps, markers
+from stylers.parsing.reader import Markers, Steps, ignore, markers
 
 NAME = re.compile(r"[^\s{<]*")
 STRING = '<|"|>'
@@ -35,5 +35,9 @@ class GemmaCalls(CallReader):
             return
         answer.begin_call(name)
         complete = yield from Rewriter(reader, out.arguments, STRINGS).inside("{")
-        if (yield from reader.spaced(self.end)) or complete:
+        if complete:
+            yield from reader.closing(self.end)
+        else:  # what follows is no literal: it belongs to the call up to its end
+            complete = (yield from reader.until(markers(self.end), ignore)) is not None
+        if complete:
             out.complete_call()

@@ -122,7 +122,7 @@ class TaggedObjects(CallReader):
             answer.give_back()
             return
         yield from answer.reader.run(STRAY_CLOSERS, ignore)
-        yield from answer.reader.literal(self.end)
+        yield from answer.reader.closing(self.end)
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,9 @@ class HeadedCalls(CallReader):
         if (yield from json_arguments(reader, out.arguments, self.ends)):
             out.complete_call()
         for end in self.ends:
-            yield from reader.spaced(end)
+            yield from reader.closing(end)
+        if self.section and not (yield from reader.literal(self.section[1])):
+            reader.cut_inside(self.section[1])
         return True
 
     def between(self, answer: Answer) -> Steps[None]:

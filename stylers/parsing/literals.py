@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import TypeAlias
 
-from stylers.parsing.reader import Reader, Sink, Steps, markers
+from stylers.parsing.reader import Reader, Sink, Steps, ignore, markers
 
 OPENING = {"[": "[", "(": "[", "{": "{"}
 CLOSING = {"[": "]", "{": "}"}
@@ -156,7 +156,7 @@ def marked_string(mark: str) -> StringReader:
         if not (yield from reader.literal(mark)):
             return False
         sink('"')
-        closed = yield from reader.until(markers(mark), lambda text: sink(json_text(text)))
+        closed = yield from reader.until(markers(mark), lambda text: sink(json_text(text)), ignore)
         if closed:
             sink('"')
         return closed is not None

@@ -50,7 +50,7 @@ class ParameterCalls(CallReader):
         answer.begin_call(name)
         if (yield from self._parameters(answer.tools[name], answer)):
             answer.out.complete_call()
-            yield from answer.reader.spaced(self.end)
+            yield from answer.reader.closing(self.end)
 
     def _name(self, marker: str, answer: Answer) -> Steps[str | None]:
         reader = answer.reader
@@ -71,7 +71,9 @@ class ParameterCalls(CallReader):
             pieces: list[str] = []
             yield from reader.until(markers(self.after_key), pieces.append)
             if self.before_value:
-                yield from reader.spaced(self.before_value)
+                yield from reader.closing(self.before_value)
+            if not (yield from reader.peek()):
+                return False
             key = "".join(pieces).strip()
             out.arguments(f"{opening}{json.dumps(key, ensure_ascii=False)}: ")
             opening = ", "
@@ -91,7 +93,7 @@ class ParameterCalls(CallReader):
         text = Unpadded("\n" if self.newlines else "")
         if types == {"string"}:
             out.arguments('"')
-            end = yield from reader.until(ends, lambda piece: out.arguments(json_text(text.write(piece))))
+            end = yield from reader.until(ends, lambda piece: out.arguments(json_text(text.write(piece))), ignore)
             if end is not None:
                 out.arguments('"')
         else:

@@ -124,7 +124,7 @@ class CodeBlockCalls(CallReader):
         else:
             while (yield from python_call(answer)) is Outcome.CALL:
                 reader.keep()
-        if (yield from reader.spaced(self.end)) and answer.out.num_calls > calls_before:
+        if (yield from reader.closing(self.end)) and answer.out.num_calls > calls_before:
             reader.kept()
         else:
             answer.give_back()

@@ -75,10 +75,11 @@ class Reader:
         self._kept, self._keeping_from = [], None
         return text
 
-    def until(self, marks: Markers, sink: Sink) -> Steps[str | None]:
+    def until(self, marks: Markers, sink: Sink, cut: Sink | None = None) -> Steps[str | None]:
         """Pass the text before the next marker on, as it comes. Return the marker, which is read, or None at the end.
 
-        What may be the beginning of a marker is held back; nothing else is.
+        What may be the beginning of a marker is held back; nothing else is. One that the text's end has cut goes to
+        `cut`, if there is one.
         """
         while True:
             text, at = self._text, self._at
@@ -93,7 +94,7 @@ class Reader:
             if self.ended:
                 self._at = len(text)
                 if stop < len(text):
-                    sink(text[stop:])
+                    (cut or sink)(text[stop:])
                 return None
             yield
 
@@ -118,6 +119,10 @@ class Reader:
             return False
         self._at = len(self._text)
         return True
+
+    def closing(self, text: str) -> Steps[bool]:
+        """Read blanks, then `text` or as much of it as the text's end has left; True if either stood there."""
+        return (yield from self.spaced(text)) or self.cut_inside(text)
 
     def spaced(self, text: str) -> Steps[bool]:
         """Read blanks, then `text` if it is what comes next."""

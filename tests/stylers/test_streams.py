@@ -216,3 +216,26 @@ def test_a_long_tool_name_does_not_hold_back_text(styler: Styler) -> None:
     parser = styler.new_parser(tools=[tool])
     given = "".join(delta.content or "" for character in raw for delta in parser.feed(character))
     assert len(text) - len(given) <= 1
+
+
+@pytest.mark.parametrize(
+    "styler", [styler for styler in STYLERS.values() if styler.call_format], ids=lambda styler: styler.name
+)
+def test_wherever_generation_ends_the_call_is_there_or_its_text_is(styler: Styler) -> None:
+    call_format = styler.call_format
+    assert call_format is not None
+    raw = call_format.write([ToolCall("look", '{"text": "say }\\" now", "list": [1, 2], "map": {"b": null}}')])
+    whole = styler.parse(raw, tools=TOOLS).tool_calls[0].arguments
+    named = False
+    for end in range(len(raw) + 1):
+        message = styler.parse(raw[:end], tools=TOOLS, engine_finish="length")
+        if message.tool_calls:
+            named = True
+            (call,) = message.tool_calls
+            assert call.name == "look"
+            assert whole.startswith(call.arguments.rstrip())
+            assert (message.content, message.finish_reason == "length") == (None, call.arguments.rstrip() != whole)
+        else:
+            assert not named, raw[:end]
+            assert (message.content or "") == raw[:end]
+            assert message.finish_reason == "length"
