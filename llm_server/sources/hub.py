@@ -20,7 +20,7 @@ from llm_server.sources import FetchedModel, SourceError
 from llm_server.sources.hashing import check_file
 from llm_server.sources.watching import watched
 
-_LOCATION = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[^#@]+))?(#(?P<file>[^#]+\.gguf))?")
+_LOCATION = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[^#@]+))?(#(?P<file>[^#]+\.gguf))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,119 @@
+"""Models come from the hub whole, of one commit, and only the files that are read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engines.model_files import ModelFormat
+from engines.progress import Phase, silent
+from llm_server.sources import SourceError
+from llm_server.sources.hub import HubSource
+from tests.llm_server.sources.hub_endpoint import COMMIT, HubEndpoint
+
+FILES = {
+    "folder": ["config.json", "model.safetensors", "tokenizer.json", "pytorch_model.bin", "onnx/model.onnx"],
+    "one-gguf": ["one.Q8_0.gguf", "README.md"],
+    "many-ggufs": ["a.gguf", "b-00001-of-00002.gguf", "b-00002-of-00002.gguf", "deep/c.gguf"],
+    "no-model": ["README.md"],
+}
+
+
+@pytest.fixture(scope="module")
+def repositories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("hub")
+    for repository, names in FILES.items():
+        for name in names:
+            file = root / repository / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(name.encode() * 1000)
+    return {f"org/{repository}": root / repository for repository in FILES}
+
+
+@pytest.fixture
+def hub(repositories: dict[str, Path]) -> Iterator[HubEndpoint]:
+    with HubEndpoint(repositories).serving() as endpoint:
+        yield endpoint
+
+
+def fetched_names(scratch: Path) -> set[str]:
+    files = (file.relative_to(scratch) for file in scratch.rglob("*") if file.is_file())
+    return {file.as_posix() for file in files if file.parts[0] != ".cache"}
+
+
+def test_of_a_folder_only_what_is_read_is_downloaded(hub: HubEndpoint, tmp_path: Path) -> None:
+    events: list[tuple[Phase, int, int | None]] = []
+    source = HubSource("org/folder@main", endpoint=hub.url)
+    assert hub.requests == []
+    fetched = source.fetch(tmp_path, lambda *event: events.append(event))
+    assert (fetched.files.format, fetched.revision) == (ModelFormat.HUGGING_FACE, COMMIT)
+    assert fetched_names(tmp_path) == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert (tmp_path / "config.json").read_text() == "config.json" * 1000
+    total = source.download_bytes()
+    assert total == sum(file.stat().st_size for file in fetched.files.files)
+    assert (Phase.DOWNLOAD, total, total) in events
+    assert (source.text, source.name, source.stamp()) == ("hf:org/folder@main", "folder", None)
+
+
+@pytest.mark.parametrize(
+    ("location", "name", "fetched"),
+    [
+        ("org/one-gguf", "one-gguf", {"one.Q8_0.gguf"}),
+        ("org/many-ggufs#a.gguf", "a", {"a.gguf"}),
+        ("org/many-ggufs@v1#deep/c.gguf", "c", {"deep/c.gguf"}),
+        ("org/many-ggufs#b-00002-of-00002.gguf", "b", {"b-00001-of-00002.gguf", "b-00002-of-00002.gguf"}),
+    ],
+)
+def test_of_ggufs_one_is_downloaded(
+    location: str, name: str, fetched: set[str], hub: HubEndpoint, tmp_path: Path
+) -> None:
+    source = HubSource(location, endpoint=hub.url)
+    assert source.fetch(tmp_path, silent).files.format == ModelFormat.GGUF
+    assert (source.name, fetched_names(tmp_path)) == (name, fetched)
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("org/absent", "hf:org/absent cannot be found: .*404"),
+        ("org/folder@gone", "hf:org/folder@gone cannot be found: .*404"),
+        ("org/no-model", "cannot be used: it is no model"),
+        ("org/many-ggufs", r"several GGUF models; name one of a\.gguf, b-00001-of-00002\.gguf"),
+        ("org/many-ggufs#d.gguf", r"has no file d\.gguf"),
+        ("org/many-ggufs#../a.gguf", r"has no file \.\./a\.gguf"),
+    ],
+)
+def test_what_is_not_there_is_one_line(location: str, message: str, hub: HubEndpoint, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=rf"^[^\n]*{message}[^\n]*$"):
+        HubSource(location, endpoint=hub.url).fetch(tmp_path, silent)
+
+
+def test_a_file_with_another_hash_is_refused(repositories: dict[str, Path], tmp_path: Path) -> None:
+    with HubEndpoint(repositories, {"one.Q8_0.gguf": "f" * 64}).serving() as hub:
+        with pytest.raises(SourceError, match=r"one\.Q8_0\.gguf is damaged: its sha256 is"):
+            HubSource("org/one-gguf", endpoint=hub.url).fetch(tmp_path, silent)
+
+
+def test_names_that_lead_out_of_the_folder_are_not_fetched(repositories: dict[str, Path], tmp_path: Path) -> None:
+    class HostileHub(HubEndpoint):
+        def model_info(self, repository: str, folder: Path) -> dict[str, object]:
+            names = ("../evil.gguf", "/evil.gguf", "..\\evil.gguf", "one.Q8_0.gguf")
+            return {"id": repository, "sha": COMMIT, "siblings": [{"rfilename": name, "size": 1} for name in names]}
+
+    (tmp_path / "in").mkdir()
+    with HostileHub(repositories).serving() as hub:
+        HubSource("org/one-gguf", endpoint=hub.url).fetch(tmp_path / "in", silent)
+        with pytest.raises(SourceError, match="has no file"):
+            HubSource("org/one-gguf#../evil.gguf", endpoint=hub.url).fetch(tmp_path / "in", silent)
+    assert {path.name for path in tmp_path.iterdir()} == {"in"}
+
+
+def test_a_hub_out_of_reach_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^hf:org/folder cannot be found: [^\n]*onnect[^\n]*$"):
+        HubSource("org/folder", endpoint="http://127.0.0.1:9").fetch(tmp_path, silent)
+
+
+@pytest.mark.parametrize("location", ["", "name", "a/b/c", "org/name@", "org/name#config.json", "org/na me", "../a"])
+def test_another_form_is_refused(location: str) -> None:
+    with pytest.raises(SourceError, match="does not have the form org/name"):
+        HubSource(location)
