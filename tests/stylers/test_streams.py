@@ -239,3 +239,20 @@ def test_wherever_generation_ends_the_call_is_there_or_its_text_is(styler: Style
             assert not named, raw[:end]
             assert (message.content or "") == raw[:end]
             assert message.finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    "styler", [styler for styler in STYLERS.values() if styler.call_format], ids=lambda styler: styler.name
+)
+@pytest.mark.parametrize("name", ["lock", "l", "look_upon"])
+def test_a_call_of_an_unknown_function_is_content_as_it_stands(styler: Styler, name: str) -> None:
+    call_format = styler.call_format
+    assert call_format is not None
+    raw = call_format.write([ToolCall(name, '{"text": "x", "n": 2}')])
+    for pieces in ([raw], list(raw)):
+        _, message = deltas_of(styler, pieces, "stop")
+        assert (message.content, message.tool_calls, message.finish_reason) == (raw, (), "stop")
+    known = call_format.write([ToolCall("look", "{}")])
+    if call_format.parallel and not call_format.begin:
+        _, message = deltas_of(styler, [f"{raw}\n{known}"], "stop")
+        assert (message.content, len(message.tool_calls)) == (raw, 1)
