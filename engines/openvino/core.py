@@ -28,6 +28,10 @@ class Runner(Protocol):
         """Run one step and return logits [num_rows, vocab_size]."""
         ...
 
+    def close(self) -> None:
+        """Give memory back."""
+        ...
+
 
 Outcome = tuple[str, TokenOutput | EngineError]
 """A sequence's id and what a step gave it."""
@@ -69,6 +73,11 @@ class EngineCore:
         self._book(start, len(sampled))
         stuck = {seq.seq_id: seq.failure for seq in seqs if seq.failure is not None}
         return [(seq_id, stuck.get(seq_id, output)) for seq_id, output in outputs] if stuck else outputs
+
+    def close(self) -> None:
+        """Give the model's memory back. Idempotent; there are no steps afterwards."""
+        self.runner.close()
+        self.sampler.close()
 
     def stats(self) -> ExecutorStats:
         """Return a snapshot of now."""

@@ -126,6 +126,7 @@ class OpenVINOExecutor:
         self._wake.set()
         await asyncio.to_thread(self._thread.join)
         self._die(EngineDeadError("the engine was shut down"))
+        self._core.close()
 
     def _matcher(self, guide: Guide) -> GuideMatcher:
         if self._guides is None:

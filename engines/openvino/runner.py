@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 import openvino as ov
 import openvino.opset13 as ops
-import psutil
 from numpy.typing import NDArray
 from openvino._offline_transformations import paged_attention_transformation
 
 from engines.config import EngineConfig
-from engines.errors import MemoryShortageError
+from engines.openvino import memory
 from engines.openvino.sequence import ScheduledBatch
 
 CACHE_INPUTS = ("key_cache.", "value_cache.")
@@ -60,11 +59,17 @@ class ModelRunner:
         self.layout = _layout(caches)
         self.precision: str = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.vocab_size: int = compiled.outputs[0].partial_shape[-1].get_length()
-        self.num_blocks = _cache_bytes(config) // self.layout.bytes_per_block
+        self.num_blocks = memory.cache_bytes(config) // self.layout.bytes_per_block
+        memory.promise(self, self.num_blocks * self.layout.bytes_per_block)
         self._padding_block = self.num_blocks  # one more than the pool knows of
         for port in caches:
             shape = [self.num_blocks + 1, *_inner_shape(port)]
             self._request.set_tensor(port.any_name, ov.Tensor(port.element_type, ov.Shape(shape)))
+
+    def close(self) -> None:
+        """Give the memory of the cache back. The runner is of no use afterwards."""
+        memory.give_back(self)
+        self._request = None
 
     def forward(self, batch: ScheduledBatch) -> NDArray[np.float32]:
         """Run one step and return logits [num_rows, vocab_size], rows in the order of the batch's items.
@@ -114,20 +119,6 @@ class StepInputs:
         """Return the tensors by name."""
         self.sampled_rows = self.sampled_rows or [0]  # the graph wants at least one row
         return {name: ov.Tensor(np.asarray(value, INPUT_DTYPES[name])) for name, value in vars(self).items()}
-
-
-def _cache_bytes(config: EngineConfig) -> int:
-    """Return how large the KV cache may be. Raises MemoryShortageError where there is not so much."""
-    available = psutil.virtual_memory().available
-    if config.kv_cache_fraction is not None:
-        return int(available * config.kv_cache_fraction)
-    wanted = int(config.kv_cache_gib * 2**30)
-    if wanted > available:
-        raise MemoryShortageError(
-            f"a KV cache of {config.kv_cache_gib:g} GiB does not fit: {available / 2**30:.1f} GiB are free after "
-            f"loading the model; kv_cache_gib {int(available / 2**30 * 9) / 10:g} would fit"
-        )
-    return wanted
 
 
 def _properties(config: EngineConfig) -> dict[str, str | int]:

@@ -80,6 +80,10 @@ class Sampler:
         self._drawers = [GroupDrawer(vocab_size) for _ in range(num_threads)]
         self._pool = ThreadPoolExecutor(num_threads, "sampler")
 
+    def close(self) -> None:
+        """Let the threads go."""
+        self._pool.shutdown(wait=False)
+
     def sample(self, logits: NDArray[np.float32], seqs: Rows[Sequence]) -> list[int]:
         """Return one token id for each row of logits [num_rows, vocab_size], row i being of seqs[i]."""
         token_ids = logits.argmax(1)

@@ -39,6 +39,9 @@ class CountingRunner:
         logits[np.arange(len(last)), (np.array(last) + 1) % self.vocab_size] = 1.0
         return logits
 
+    def close(self) -> None:
+        """Nothing to give back."""
+
 
 def run(story: Story, scheduler: Scheduler | None = None) -> OpenVINOExecutor:
     scheduler = scheduler or Scheduler(BlockPool(INFO.num_blocks), INFO.block_size, INFO.max_batch_size, 100)
