@@ -48,6 +48,11 @@ class Answer:
         """What was kept turned out to be no call: it is content."""
         self.out.content(self.reader.kept())
 
+    def give_back_element(self, num_calls_before: int) -> None:
+        """What was kept is an element of a list, and no call. Behind a call the list's own comma is left out."""
+        text = self.reader.kept()
+        self.out.content(text.lstrip(" ,\n") if self.out.num_calls > num_calls_before else text)
+
     def begin_call(self, name: str, call_id: str | None = None) -> None:
         """What was kept was the beginning of a call."""
         self.reader.kept()

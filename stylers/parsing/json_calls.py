@@ -189,7 +189,7 @@ def object_list(answer: Answer, *, strict: bool = False) -> Steps[None]:
         if outcome is Outcome.NO_CALL:
             break
         if outcome is Outcome.UNKNOWN:
-            answer.give_back()
+            answer.give_back_element(calls_before)
             yield from bracketed(reader, answer.out.content, opened="{")
         else:
             yield from reader.run(STRAY_CLOSERS, ignore)

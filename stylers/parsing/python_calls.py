@@ -10,6 +10,7 @@ from stylers.parsing.literals import PYTHON_STRINGS, Rewriter
 from stylers.parsing.reader import Markers, Reader, Sink, Steps, ignore, markers
 
 NAME = re.compile(r"[\w.\-]*")
+MAX_NAME_CHARS = 64  # of a function, as in OpenAI's API
 MAX_KEY_CHARS = 1000
 
 
@@ -48,7 +49,7 @@ def python_call(answer: Answer) -> Steps[Outcome]:
     """
     reader, out = answer.reader, answer.out
     yield from reader.space()
-    name = yield from reader.word(NAME, answer.tools.begin_with)
+    name = yield from reader.word(NAME, lambda text: len(text) <= MAX_NAME_CHARS)
     if not (yield from reader.literal("(")):
         return Outcome.NO_CALL
     key = yield from keyword(reader)
@@ -71,7 +72,7 @@ def python_list(answer: Answer) -> Steps[None]:
         if outcome is Outcome.NO_CALL:
             break
         if outcome is Outcome.UNKNOWN:
-            answer.give_back()
+            answer.give_back_element(calls_before)
         reader.keep()
         if not (yield from reader.spaced(",")):
             if (yield from reader.spaced("]")) and answer.out.num_calls > calls_before:
@@ -122,7 +123,9 @@ class CodeBlockCalls(CallReader):
             yield from python_list(answer)
             reader.keep()
         else:
-            while (yield from python_call(answer)) is Outcome.CALL:
+            while (outcome := (yield from python_call(answer))) is not Outcome.NO_CALL:
+                if outcome is Outcome.UNKNOWN:
+                    answer.give_back_element(calls_before)
                 reader.keep()
         if (yield from reader.closing(self.end)) and answer.out.num_calls > calls_before:
             reader.kept()

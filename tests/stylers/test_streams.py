@@ -256,3 +256,19 @@ def test_a_call_of_an_unknown_function_is_content_as_it_stands(styler: Styler, n
     if call_format.parallel and not call_format.begin:
         _, message = deltas_of(styler, [f"{raw}\n{known}"], "stop")
         assert (message.content, len(message.tool_calls)) == (raw, 1)
+
+
+@pytest.mark.parametrize("name", ["mistral-nemo", "phi-4-mini", "llama-3.2", "gemma-3", "kimi-k2", "deepseek-v3"])
+def test_each_element_of_a_list_is_a_call_of_its_own(name: str) -> None:
+    styler = stylers.get(name)
+    call_format = styler.call_format
+    assert call_format is not None
+    raw = call_format.write([ToolCall(each, '{"text": "x"}') for each in ("look", "lock", "go")])
+    if name == "llama-3.2":
+        raw = "[look(text='x'), lock(text='x'), go(text='x')]"
+    for pieces in ([raw], list(raw)):
+        _, message = deltas_of(styler, pieces, "stop")
+        assert [call.name for call in message.tool_calls] == ["look", "go"]
+        assert message.content is not None
+        assert "lock" in message.content
+        assert message.content in raw
