@@ -4,6 +4,7 @@ An executor joins by a line in LOADERS; it must serve a small random model with 
 """
 
 import asyncio
+import contextlib
 import json
 import math
 import re
@@ -29,6 +30,7 @@ from engines import (
     InvalidRequestError,
     OverloadedError,
     SamplingParams,
+    TimedOutError,
     TokenOutput,
     UnsupportedFeatureError,
     load_executor,
@@ -266,11 +268,104 @@ def with_value(name: str, value: Any) -> SamplingParams:
     return replace(SamplingParams(), **{name: value})
 
 
+EVERYTHING: dict[str, SamplingParams] = {  # a row for each field that changes how a token is drawn or reported
+    "greedy": GREEDY,
+    "temperature": SamplingParams(temperature=1.4, seed=1),
+    "top_k": SamplingParams(top_k=4, seed=2),
+    "top_p": SamplingParams(top_p=0.8, seed=3),
+    "min_p": SamplingParams(min_p=0.2, seed=4),
+    "repetition_penalty": SamplingParams(repetition_penalty=1.5, seed=5),
+    "presence_penalty": SamplingParams(presence_penalty=1.5, seed=6),
+    "frequency_penalty": SamplingParams(frequency_penalty=1.5, seed=7),
+    "logit_bias": SamplingParams(logit_bias={5: 3.0, 6: -100.0}, seed=8),
+    "bad_token_sequences": SamplingParams(bad_token_sequences=((7,), (8, 9)), seed=9),
+    "logprobs": SamplingParams(logprobs=3, seed=10),
+    "prompt_logprobs": SamplingParams(prompt_logprobs=2, seed=11),
+    "min_tokens": SamplingParams(min_tokens=6, seed=12),
+    "all at once": SamplingParams(
+        temperature=0.9,
+        top_k=40,
+        top_p=0.95,
+        min_p=0.01,
+        seed=13,
+        repetition_penalty=1.1,
+        presence_penalty=0.2,
+        frequency_penalty=0.2,
+        logit_bias={5: 1.0},
+        bad_token_sequences=((7, 8),),
+        logprobs=2,
+        min_tokens=3,
+    ),
+}
+
+
+def whole(outputs: list[TokenOutput]) -> tuple[object, ...]:
+    """All that a sequence gave, however it was cut into outputs."""
+    logprobs = [logprob for output in outputs for logprob in output.logprobs]
+    return flat(outputs), outputs[-1].finish_reason, logprobs, outputs[0].prompt_logprobs
+
+
+def test_every_field_gives_the_same_alone_in_a_batch_and_read_late(run: Callable[..., None]) -> None:
+    async def story(executor: Executor) -> None:
+        served: dict[str, GenerationRequest] = {}
+        alone: dict[str, tuple[object, ...]] = {}
+        for name, sampling in EVERYTHING.items():
+            request = replace(request_for(name, range(30), sampling, 20), stop_token_ids=frozenset(range(40, 60)))
+            with contextlib.suppress(UnsupportedFeatureError):
+                alone[name] = whole(await collect(executor.submit(request)))
+                served[name] = request
+        assert {"greedy", "temperature", "top_k", "top_p"} <= set(served)
+
+        async def again(name: str) -> tuple[object, ...]:
+            request = replace(served[name], seq_id=f"{name} again")
+            while True:
+                try:
+                    return whole(await collect(executor.submit(request)))
+                except OverloadedError:
+                    await asyncio.sleep(0.002)
+
+        assert dict(zip(served, await asyncio.gather(*map(again, served)), strict=True)) == alone
+        late = executor.submit(replace(served["greedy"], seq_id="late"))
+        await again("top_p")
+        assert whole(await collect(late)) == alone["greedy"]
+
+    run(story)
+
+
+def test_five_hundred_at_once_end_or_are_refused(run: Callable[..., None]) -> None:
+    async def story(executor: Executor) -> None:
+        requests = [request_for(str(index), range(index % 90, index % 90 + 20), max_tokens=3) for index in range(500)]
+        streams, num_refused = [], 0
+        for request in requests:
+            try:
+                streams.append(executor.submit(request))
+            except OverloadedError:
+                num_refused += 1
+        assert len(streams) == executor.info.max_batch_size + executor.info.max_waiting
+        assert num_refused == 500 - len(streams)
+        assert [len(flat(outputs)) for outputs in await asyncio.gather(*map(collect, streams))] == [3] * len(streams)
+
+    run(story)
+
+
+def test_a_sequence_past_its_deadline_fails_alone(run: Callable[..., None]) -> None:
+    async def story(executor: Executor) -> None:
+        late = [replace(request_for(f"late{index}", range(20), max_tokens=400), timeout_s=1e-6) for index in range(10)]
+        others = [replace(request_for(f"other{index}", range(20)), timeout_s=3600.0) for index in range(4)]
+        answers = await asyncio.gather(*(tokens(executor, each) for each in [*late, *others]), return_exceptions=True)
+        assert all(isinstance(answer, TimedOutError) for answer in answers[:10])
+        assert all(isinstance(answer, list) and len(answer) == 12 for answer in answers[10:])
+
+    run(story)
+
+
 INVALID: list[tuple[str, GenerationRequest]] = [
     ("prompt", request_for("r", [])),
     ("prompt", request_for("r", [1, -1])),
     ("prompt", request_for("r", [10**9])),
     ("max_tokens", request_for("r", [1], max_tokens=0)),
+    ("timeout_s", replace(request_for("r", [1]), timeout_s=0.0)),
+    ("timeout_s", replace(request_for("r", [1]), timeout_s=math.nan)),
     ("stop_token_ids", replace(request_for("r", [1]), stop_token_ids=frozenset([10**9]))),
     *(
         (name, request_for("r", [1], with_value(name, value)))
