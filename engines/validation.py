@@ -12,7 +12,7 @@ Check = tuple[str, Callable[[SamplingParams], bool], str]
 
 SAMPLING_CHECKS: tuple[Check, ...] = (
     ("temperature", lambda p: 0.0 <= p.temperature < math.inf, "must be at least 0"),
-    ("top_k", lambda p: p.top_k >= 0, "must be at least 0 (0 keeps all tokens)"),
+    ("top_k", lambda p: 0 <= p.top_k < 2**31, "must be at least 0 (0 keeps all tokens) and below 2**31"),
     ("top_p", lambda p: 0.0 < p.top_p <= 1.0, "must be above 0 and at most 1"),
     ("min_p", lambda p: 0.0 <= p.min_p <= 1.0, "must be between 0 and 1"),
     ("repetition_penalty", lambda p: 0.0 < p.repetition_penalty < math.inf, "must be above 0"),

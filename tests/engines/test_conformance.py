@@ -377,6 +377,7 @@ INVALID: list[tuple[str, GenerationRequest]] = [
             ("top_p", 1.5),
             ("top_p", math.nan),
             ("top_k", -1),
+            ("top_k", 2**31),
             ("min_p", 2.0),
             ("min_tokens", -1),
             ("min_tokens", 13),
