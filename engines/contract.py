@@ -62,7 +62,10 @@ class SamplingParams:
     seed: int | None = None
     """64-bit seed; None lets the executor draw one."""
     repetition_penalty: float = 1.0
-    """Divides positive and multiplies negative logits of seen tokens, prompt included (Keskar et al. 2019), > 0."""
+    """Divides positive and multiplies negative logits of seen tokens, prompt included (Keskar et al. 2019).
+
+    In [0.001, 1000]: beyond, logits would leave the range of float32.
+    """
     presence_penalty: float = 0.0
     """Subtracted once from the logits of generated tokens, in [-2, 2]."""
     frequency_penalty: float = 0.0

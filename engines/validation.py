@@ -15,7 +15,7 @@ SAMPLING_CHECKS: tuple[Check, ...] = (
     ("top_k", lambda p: 0 <= p.top_k < 2**31, "must be at least 0 (0 keeps all tokens) and below 2**31"),
     ("top_p", lambda p: 0.0 < p.top_p <= 1.0, "must be above 0 and at most 1"),
     ("min_p", lambda p: 0.0 <= p.min_p <= 1.0, "must be between 0 and 1"),
-    ("repetition_penalty", lambda p: 0.0 < p.repetition_penalty < math.inf, "must be above 0"),
+    ("repetition_penalty", lambda p: 1e-3 <= p.repetition_penalty <= 1e3, "must be between 0.001 and 1000"),
     ("presence_penalty", lambda p: -2.0 <= p.presence_penalty <= 2.0, "must be between -2 and 2"),
     ("frequency_penalty", lambda p: -2.0 <= p.frequency_penalty <= 2.0, "must be between -2 and 2"),
     ("logit_bias", lambda p: all(-100.0 <= bias <= 100.0 for bias in p.logit_bias.values()), "must be in [-100, 100]"),

@@ -382,6 +382,8 @@ INVALID: list[tuple[str, GenerationRequest]] = [
             ("min_tokens", -1),
             ("min_tokens", 13),
             ("repetition_penalty", 0.0),
+            ("repetition_penalty", 1e-40),
+            ("repetition_penalty", 1e39),
             ("presence_penalty", 3.0),
             ("frequency_penalty", math.nan),
             ("logprobs", 21),
