@@ -37,15 +37,30 @@ def serve_forever(flags: Mapping[str, object], file: Path | None, out: Console, 
     """Serve until a signal has been obeyed. Raises ServeError before anything is served."""
     try:
         settings = load_settings(flags, os.environ, file)
+        if any(model.engine == "trtllm" for model in settings.models) and _worked_for_another_rank():
+            return
         with bind(settings.server) as listener, ThreadPoolExecutor(POOL_THREADS, "llm-server-pool") as pool:
             logs.configure(settings.server.log_level)
             models = _load_models(settings.models, pool, progress)
             lifecycle, registry = Lifecycle(), ModelRegistry(models)
             app = create_app(settings.server, registry, lifecycle)
             announce = partial(_announce, models, listener, out)
-            Server(app, settings.server, lifecycle, registry, announce).run(sockets=[listener])
+            server = Server(app, settings.server, lifecycle, registry, announce)
+            server.run(sockets=[listener])
+        if server.engine_died:
+            raise ServeError("an engine died; its log has the reason")
     except (ConfigError, PullError, EngineFolderError, EngineError, TokenizerError, StylerError) as exc:
         raise ServeError(str(exc)) from exc
+
+
+def _worked_for_another_rank() -> bool:
+    """Be a worker until the server is over, if this is one of several MPI processes and not the one that serves."""
+    from engines.trtllm.ranks import is_worker, work  # here: a CPU machine has no MPI
+
+    if not is_worker(os.environ):
+        return False
+    work()
+    return True
 
 
 def _load_models(configs: Sequence[ModelConfig], pool: ThreadPoolExecutor, console: Console) -> list[ServedModel]:

@@ -69,6 +69,8 @@ class Server(uvicorn.Server):
         self._registry = registry
         self._on_ready = on_ready
         self._drain: asyncio.Task[None] | None = None
+        self.engine_died = False
+        """Whether that is why it stopped: only a new process can help."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the models and listen."""
@@ -78,6 +80,14 @@ class Server(uvicorn.Server):
             raise ConfigError(f"cannot listen: {exc.strerror or exc}") from exc
         if self.started and self._on_ready is not None:
             self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Stop when an engine has died. uvicorn calls this ten times a second."""
+        if self._drain is None and not all(model.executor.is_alive for model in self._registry):
+            log.error("stopping: an engine died")
+            self.engine_died = True
+            self.begin_drain()
+        return await super().on_tick(counter)
 
     def begin_drain(self) -> None:
         """Stop once what runs has finished. Called on the loop; again is harmless."""

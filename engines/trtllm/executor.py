@@ -40,7 +40,9 @@ WATCH_S = 1.0
 """How often the workers are looked after."""
 COMPILE_TIMEOUT_S = 10.0
 """A guide that takes longer to compile is refused."""
-EXIT_GRACE_S = 15.0
+DEAD_SHUTDOWN_S = 3.0
+"""How long the shutdown of an engine that has died may take."""
+EXIT_GRACE_S = 3.0
 """How long the process may live on after TensorRT-LLM failed to shut down."""
 
 
@@ -158,6 +160,8 @@ class TRTLLMExecutor:
         if self._is_shut_down:
             return
         self._is_shut_down = True
+        # A dead engine is not worth a long wait.
+        timeout_s = self._shutdown_timeout_s if self._death is None else min(self._shutdown_timeout_s, DEAD_SHUTDOWN_S)
         self._die(EngineDeadError("the engine was shut down"))
         for task in (*self._keepers, *self._running):
             task.cancel()
@@ -174,9 +178,9 @@ class TRTLLMExecutor:
 
         self._driver.shutdown(then)
         try:
-            failure = await asyncio.wait_for(outcome, self._shutdown_timeout_s)
+            failure = await asyncio.wait_for(outcome, timeout_s)
         except TimeoutError:
-            log.critical("TensorRT-LLM did not shut down within %g s", self._shutdown_timeout_s)
+            log.critical("TensorRT-LLM did not shut down within %g s", timeout_s)
             self._on_hang()
         else:
             if failure is not None:

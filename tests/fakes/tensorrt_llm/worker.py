@@ -121,13 +121,14 @@ class Executor:
             self._wake.clear()
             while not self._is_shutdown and (self._incoming or self._waiting or self.active or self._fatal):
                 started = time.monotonic()
+                is_fatal = self._fatal is not None
                 batch = self._step()
                 time.sleep(max(0.0, STAGE.step_s - (time.monotonic() - started)))
                 if self._arguments.enable_iter_perf_stats and self.stats_queue is not None:
                     dispatch([(self.stats_queue, self._iteration(time.monotonic() - started))])
                 if batch:
                     dispatch(batch)
-                if self._fatal is not None:
+                if is_fatal:
                     return
 
     def _step(self) -> list[tuple[AsyncQueue, Any]]:
