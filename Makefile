@@ -6,7 +6,7 @@ ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: venv serve test lint format bench clean
+.PHONY: venv serve test lint format bench convert-env clean
 
 venv: .venv/.base
 
@@ -28,6 +28,10 @@ format: .venv/.test
 # The executor alone against the least possible loop over the same model. For HTTP: benchmarks/README.md.
 bench: .venv/.test
 	$(BIN)/python -m benchmarks.executor $(ARGS)
+
+# PyTorch and optimum-intel (1.6 GB) in an environment of their own: once, before a Hugging Face folder is converted.
+convert-env: .venv/.base
+	$(BIN)/llm-server convert-env
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

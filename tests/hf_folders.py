@@ -16,7 +16,7 @@ CONFIG: dict[str, object] = {
 GENERATION: dict[str, object] = {"eos_token_id": [2, 0], "temperature": 0.7, "top_k": 20, "do_sample": True}
 TOKENIZER_CONFIG: dict[str, object] = {
     "bos_token": "<|im_start|>",
-    "eos_token": {"content": "<|im_end|>"},
+    "eos_token": {"__type": "AddedToken", "content": "<|im_end|>", "special": True},
     "chat_template": CHAT_TEMPLATE,
 }
 

@@ -18,7 +18,7 @@ from engines.openvino.hf_metadata import HuggingFaceMetadata, read_tokenizer
 from engines.progress import Phase, Progress
 
 _EXPORT = Path(__file__).with_name("hf_export.py")
-_OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": ""}  # no network, and no packages of the server
 
 
 def import_hugging_face(request: BuildRequest, target: Path, progress: Progress) -> ModelFacts:
@@ -64,7 +64,7 @@ def _weights_bytes(model: ModelFiles) -> int:
 
 def _export(environment: ConvertEnv, folder: Path, exported: Path) -> None:
     arguments = [str(_EXPORT), str(folder), str(exported)]
-    failure = run_child(arguments, python=environment.python, environment=_OFFLINE)
+    failure = run_child(arguments, python=environment.python, environment=_ENVIRONMENT)
     if failure is None and not (exported / IR_FILE).is_file():
         failure = f"it wrote no {IR_FILE}"
     if failure:

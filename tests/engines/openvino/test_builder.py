@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import openvino as ov
 import pytest
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
@@ -14,38 +13,13 @@ from engines.folder import EngineFolder
 from engines.openvino.builder import build_engine
 from engines.openvino.gguf_model import GgufError
 from tests.engine_fixtures import build_request, build_tiny_engine
+from tests.engines.openvino.stateful_model import StatefulModel
 from tests.numpy_network import NumpyNetwork
 from tests.tiny_gguf import RopeScaling, TinyModel, write_tiny_gguf
 from tests.tiny_vocabulary import CHAT_TEMPLATE, byte_pair_vocabulary, sentence_piece_vocabulary
 
 REFERENCE = Path(__file__).parents[2] / "data" / "smollm2_logprobs.json"
 TOKEN_IDS = [1, 40, 77, 105, 3, 200, 258, 260, 12, 12, 90, 2, 64, 131, 99, 5]
-
-
-class StatefulModel:
-    """The IR of an engine folder run as it is, without paging, all in f32. One sequence at a time."""
-
-    def __init__(self, engine: Path) -> None:
-        options = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
-        compiled = ov.Core().compile_model(str(engine / "openvino_model.xml"), "CPU", options)
-        self._request = compiled.create_infer_request()
-
-    def logits(self, token_ids: list[int]) -> NDArray[np.float32]:
-        """Run a new sequence as one prefill; [num_tokens, vocab_size]."""
-        self._request.reset_state()
-        return self.more_logits(token_ids, past=0)
-
-    def more_logits(self, token_ids: list[int], past: int) -> NDArray[np.float32]:
-        """Run the next tokens of the sequence that has `past` tokens so far; [num_tokens, vocab_size]."""
-        total = past + len(token_ids)
-        inputs = {
-            "input_ids": np.array([token_ids], np.int64),
-            "attention_mask": np.ones((1, total), np.int64),
-            "position_ids": np.arange(past, total, dtype=np.int64)[None],
-            "beam_idx": np.zeros(1, np.int32),
-        }
-        logits: NDArray[np.float32] = self._request.infer(inputs)["logits"][0].copy()
-        return logits
 
 
 TINY_MODELS = [
