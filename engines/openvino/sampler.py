@@ -86,8 +86,8 @@ class Sampler:
 
     def sample(self, logits: NDArray[np.float32], seqs: Rows[Sequence]) -> list[int]:
         """Return one token id for each row of logits [num_rows, vocab_size], row i being of seqs[i]."""
-        token_ids = logits.argmax(1)
         drawn = [row for row, seq in enumerate(seqs) if not seq.is_greedy]
+        token_ids = np.empty(len(seqs), np.int64) if len(drawn) == len(seqs) else logits.argmax(1)
         if drawn:
             token_ids[drawn] = self.draw(logits, np.array(drawn), DrawParams.of([seqs[row] for row in drawn]))
         result: list[int] = token_ids.tolist()
@@ -103,10 +103,14 @@ class Sampler:
                 token_ids[group] = drawer.draw(logits, rows[group], params.take(group))
 
         shares = [groups[first :: len(self._drawers)] for first in range(len(self._drawers))]
-        if len(groups) == 1:
-            draw_share(self._drawers[0], groups)
-        else:
-            list(self._pool.map(draw_share, self._drawers, shares))
+        others = [
+            self._pool.submit(draw_share, drawer, share)
+            for drawer, share in zip(self._drawers[1:], shares[1:], strict=True)
+            if share
+        ]
+        draw_share(self._drawers[0], shares[0])
+        for other in others:
+            other.result()
         return token_ids
 
 
@@ -133,7 +137,8 @@ class GroupDrawer:
         probs = self._relative_probs(logits, rows, params.temperature)
         if params.is_truncated.any():
             self._truncate(probs, params)
-        return _search(probs, params.uniform * _chunk_sums(probs).sum(1))
+        sums = _chunk_sums(probs)
+        return _search(probs, sums, params.uniform * sums.sum(1))
 
     def _relative_probs(
         self, logits: NDArray[np.float32], rows: Ids, temperature: NDArray[np.float32]
@@ -200,15 +205,15 @@ def _chunk_sums(probs: NDArray[np.float32]) -> Floats:
     return sums
 
 
-def _search(probs: NDArray[np.float32], target: Floats) -> Ids:
+def _search(probs: NDArray[np.float32], chunk_sums: Floats, target: Floats) -> Ids:
     """Find in each row the first entry at which the running sum exceeds target: the chunk first, then the entry.
 
     Rounding may put target behind the last entry that has any mass: then it is that one.
     """
     rows = np.arange(len(probs))
-    sums = _chunk_sums(probs).cumsum(1)
-    chunk = _first_above(sums, target)
-    before = np.where(chunk > 0, sums[rows, chunk - 1], 0.0)
+    running = chunk_sums.cumsum(1)
+    chunk = _first_above(running, target)
+    before = np.where(chunk > 0, running[rows, chunk - 1], 0.0)
     inner = probs.reshape(len(probs), -1, CHUNK)[rows, chunk].astype(np.float64).cumsum(1)
     return chunk * CHUNK + _first_above(inner, target - before)
 
@@ -236,7 +241,9 @@ def _num_kept(ranked: NDArray[np.float32], params: DrawParams, totals: Floats) -
     if (params.top_k > 0).any():
         within_k = np.where(np.arange(width) < top_k[:, None], ranked, 0.0).sum(1, dtype=np.float64)
         mass = np.where(params.top_k > 0, within_k, totals)
-    nucleus = np.where(params.top_p < 1.0, _search(ranked, params.top_p * mass * (1 - SLACK)) + 1, width)
+    nucleus = np.where(
+        params.top_p < 1.0, _search(ranked, _chunk_sums(ranked), params.top_p * mass * (1 - SLACK)) + 1, width
+    )
     num_kept = np.minimum(top_k, nucleus)
     if params.min_p.any():
         num_kept = np.minimum(num_kept, (ranked >= (params.min_p * ranked[:, 0])[:, None]).sum(1))
