@@ -14,6 +14,7 @@ MAX_BAD_WORDS = 256
 MAX_STOP_TOKEN_IDS = 256
 MAX_ALTERNATIVES = 20
 
+MAX_TOKEN_ID_DIGITS = 10
 SEED_MIN, SEED_MAX = -(2**63), 2**64 - 1  # signed and unsigned 64-bit seeds are both in use
 
 Defaults: TypeAlias = Mapping[str, float | int]
@@ -64,7 +65,7 @@ class SamplingFields(RequestBody):
     @classmethod
     def _check_logit_bias(cls, biases: dict[str, float] | None) -> dict[str, float] | None:
         for token_id, bias in (biases or {}).items():
-            if not token_id.isdecimal():
+            if not token_id.isdecimal() or len(token_id) > MAX_TOKEN_ID_DIGITS:
                 raise ValueError(f"{token_id!r} is not a token id")
             if not -100.0 <= bias <= 100.0:
                 raise ValueError("biases must be between -100 and 100")

@@ -32,6 +32,7 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     ({"stop": 7}, "stop"),
     ({"stop": "x" * 1025}, "stop[0]"),
     ({"logit_bias": {"x": 1}}, "logit_bias"),
+    ({"logit_bias": {"9" * 5000: 1}}, "logit_bias"),
     ({"logit_bias": {"1": 101}}, "logit_bias"),
     ({"logit_bias": {"999999": 1}}, "logit_bias"),
     ({"stop_token_ids": [-1]}, "stop_token_ids"),
