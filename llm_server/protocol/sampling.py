@@ -11,10 +11,11 @@ MAX_CHOICES = 16
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1024
 MAX_BAD_WORDS = 256
+MAX_BAD_WORD_CHARS = 1024
 MAX_STOP_TOKEN_IDS = 256
 MAX_ALTERNATIVES = 20
-
 MAX_TOKEN_ID_DIGITS = 10
+
 SEED_MIN, SEED_MAX = -(2**63), 2**64 - 1  # signed and unsigned 64-bit seeds are both in use
 
 Defaults: TypeAlias = Mapping[str, float | int]
@@ -27,6 +28,7 @@ def _as_list(value: object) -> object:
 
 
 StopString: TypeAlias = Annotated[str, Field(max_length=MAX_STOP_CHARS)]
+BadWord: TypeAlias = Annotated[str, Field(max_length=MAX_BAD_WORD_CHARS)]
 StopList: TypeAlias = Annotated[list[StopString], BeforeValidator(_as_list), Field(max_length=MAX_STOPS)]
 
 
@@ -55,7 +57,7 @@ class SamplingFields(RequestBody):
     stop_token_ids: list[int] | None = Field(default=None, max_length=MAX_STOP_TOKEN_IDS)
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
-    bad_words: list[str] | None = Field(default=None, max_length=MAX_BAD_WORDS)
+    bad_words: list[BadWord] | None = Field(default=None, max_length=MAX_BAD_WORDS)
     prompt_logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
     priority: int | None = Field(default=None, ge=-(2**31), lt=2**31)
     cache_salt: str | None = Field(default=None, min_length=1, max_length=1024)

@@ -36,6 +36,7 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     ({"logit_bias": {"1": 101}}, "logit_bias"),
     ({"logit_bias": {"999999": 1}}, "logit_bias"),
     ({"stop_token_ids": [-1]}, "stop_token_ids"),
+    ({"bad_words": ["x" * 1025]}, "bad_words[0]"),
     ({"logprobs": 3}, "logprobs"),
     ({"top_logprobs": 3}, "top_logprobs"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
