@@ -82,9 +82,12 @@ class Server(uvicorn.Server):
             self._on_ready()
 
     async def on_tick(self, counter: int) -> bool:
-        """Stop when an engine has died. uvicorn calls this ten times a second."""
-        if self._drain is None and not all(model.executor.is_alive for model in self._registry):
-            log.error("stopping: an engine died")
+        """Stop when no engine is left alive. uvicorn calls this ten times a second.
+
+        While some are, they go on; /health tells of the dead ones.
+        """
+        if self._drain is None and not any(model.executor.is_alive for model in self._registry):
+            log.error("stopping: no engine is alive")
             self.engine_died = True
             self.begin_drain()
         return await super().on_tick(counter)

@@ -9,8 +9,13 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from llm_server.app import create_app
+from llm_server.config import ServerConfig
 from llm_server.lifecycle import Lifecycle
-from tests.llm_server.serving import chat_body
+from llm_server.registry import ModelRegistry
+from llm_server.server import Server
+from tests.doubles import ScriptedExecutor
+from tests.llm_server.serving import chat_body, served
 from tests.llm_server.sockets import PATIENCE_S
 
 
@@ -102,3 +107,26 @@ def test_a_drain_ends_when_the_last_request_leaves_or_time_is_up() -> None:
         return too_late, await lifecycle.drain(0)
 
     assert asyncio.run(run()) == (False, True)
+
+
+def test_the_server_goes_on_while_any_engine_is_alive_and_stops_without() -> None:
+    executors = [ScriptedExecutor(), ScriptedExecutor()]
+    registry = ModelRegistry([served(executor, name) for executor, name in zip(executors, "ab", strict=True)])
+    lifecycle = Lifecycle()
+    server = Server(create_app(ServerConfig(), registry, lifecycle), ServerConfig(), lifecycle, registry)
+
+    async def story() -> None:
+        for executor in executors:
+            await executor.start()
+        assert not await server.on_tick(1)
+        executors[0].is_alive = False
+        assert not await server.on_tick(1)
+        assert not server.engine_died
+        executors[1].is_alive = False
+        await server.on_tick(1)
+        assert server.engine_died
+        assert await lifecycle.drain(PATIENCE_S)
+        while not server.should_exit:
+            await asyncio.sleep(0)
+
+    asyncio.run(story())
