@@ -17,7 +17,7 @@ DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2, "fp
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The sizes that decide about memory. Raises TensorRTLLMError where they do not divide among the GPUs."""
+    """The sizes that decide about memory."""
 
     num_layers: int
     hidden_size: int
@@ -41,6 +41,11 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = read_json(path / "config.json")
+        if {"pretrained_config", "build_config"} <= self.config.keys():
+            raise TensorRTLLMError(
+                f"{path} is a prebuilt TensorRT engine, which is tied to one GPU and release; "
+                "serve the Hugging Face checkpoint that it was built from"
+            )
 
     @property
     def architecture(self) -> str:
@@ -66,7 +71,7 @@ class Checkpoint:
                     f"the KV cache of {self.architecture} is not counted per head ({name}): "
                     "set kv_cache_fraction instead of kv_cache_gib"
                 )
-        heads = self._number("num_attention_heads")
+        heads = self.num_heads
         hidden_size = self._number("hidden_size")
         return ModelShape(
             num_layers=self._number("num_hidden_layers"),
@@ -77,6 +82,11 @@ class Checkpoint:
             vocab_size=self.vocab_size,
             dtype=self.dtype,
         )
+
+    @property
+    def num_heads(self) -> int:
+        """Attention heads of each layer."""
+        return self._number("num_attention_heads")
 
     @property
     def vocab_size(self) -> int:

@@ -37,6 +37,11 @@ def llm_arguments(checkpoint: Checkpoint, config: EngineConfig, max_sequence_len
     """Return the keyword arguments of LLM. Raises TensorRTLLMError for settings that it cannot have."""
     _refuse_cpu_settings(config)
     own = config.trtllm
+    if checkpoint.num_heads % own.tensor_parallel_size:
+        raise TensorRTLLMError(
+            f"tensor_parallel_size = {own.tensor_parallel_size} does not divide the {checkpoint.num_heads} attention "
+            f"heads of {checkpoint.path.name}"
+        )
     arguments: dict[str, Any] = {
         "model": str(checkpoint.path),
         "trust_remote_code": own.trust_remote_code,

@@ -1,0 +1,70 @@
+"""A first run on a real GPU; docs/gpu-checklist.md says what else to look at.
+
+The environment variable LLM_SERVER_GPU_CHECKPOINT names the checkpoint folder.
+"""
+
+import asyncio
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from engines import EngineConfig, EngineFolder, SamplingParams
+from engines.config import TensorRTLLMConfig
+from engines.trtllm.adopt import adopt_checkpoint
+from engines.trtllm.executor import TRTLLMExecutor
+from tests.engines.test_conformance import collect, flat, request_for, tokens
+
+CHECKPOINT = os.environ.get("LLM_SERVER_GPU_CHECKPOINT")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(find_spec("tensorrt_llm") is None, reason="TensorRT-LLM is not installed"),
+    pytest.mark.skipif(CHECKPOINT is None, reason="LLM_SERVER_GPU_CHECKPOINT names no checkpoint"),
+]
+
+
+def test_a_real_model_keeps_the_promises_that_the_fake_was_built_on(tmp_path: Path) -> None:
+    assert CHECKPOINT is not None
+    folder = adopt_checkpoint(Path(CHECKPOINT), tmp_path)
+    settings = TensorRTLLMConfig(gather_generation_logits=True)
+    config = EngineConfig(kv_cache_fraction=0.5, max_batch_size=8, max_num_tokens=2048, trtllm=settings)
+    executor = TRTLLMExecutor.load(EngineFolder.load(folder.path), config)
+
+    async def story() -> None:
+        await executor.start()
+        try:
+            assert executor.info.num_blocks > 0
+            await greedy_answers_repeat()
+            await seeds_repeat()
+            await rules_on_logits_hold()
+            await logprobs_fit_the_tokens()
+        finally:
+            await executor.shutdown()
+
+    async def greedy_answers_repeat() -> None:
+        first, second = [await collect(executor.submit(request_for(name, range(100, 300)))) for name in ("a", "b")]
+        assert flat(first) == flat(second)
+        assert (second[0].num_cached_tokens or 0) >= 160
+
+    async def seeds_repeat() -> None:
+        sampling = SamplingParams(seed=7, temperature=1.5, min_p=0.02)
+        answers = [await tokens(executor, request_for(name, range(100, 130), sampling)) for name in ("a", "b")]
+        assert answers[0] == answers[1]
+
+    async def rules_on_logits_hold() -> None:
+        plain = await tokens(executor, request_for("plain", range(100, 130)))
+        bad = SamplingParams(temperature=0.0, bad_token_sequences=((plain[0], plain[1]),), logit_bias={plain[0]: 100.0})
+        edited = await tokens(executor, request_for("edited", range(100, 130), bad))
+        assert edited[0] == plain[0]
+        assert edited[1] != plain[1]
+
+    async def logprobs_fit_the_tokens() -> None:
+        sampling = SamplingParams(temperature=0.0, logprobs=3, prompt_logprobs=1)
+        outputs = await collect(executor.submit(request_for("a", range(100, 130), sampling)))
+        entries = [entry for output in outputs for entry in output.logprobs]
+        assert [entry.token_id for entry in entries] == flat(outputs)
+        assert all(entry.alternatives[0][0] == entry.token_id for entry in entries)  # greedy: the most likely one
+        assert len(outputs[0].prompt_logprobs or ()) == 29
+
+    asyncio.run(story())
