@@ -141,7 +141,7 @@ def carry_out(plan: Plan, progress: Progress = silent) -> Path:
 def remove(name: str, home: Path) -> int:
     """Remove the engine folder with this name and return the bytes it had. Raises PullError."""
     final = paths.engines(home) / name
-    if Path(name).name != name or name.startswith(".") or not final.is_dir():
+    if not name or Path(name).name != name or name.startswith(".") or not final.is_dir():
         raise PullError(f"there is no model {name!r} here; `llm-server models` lists them")
     try:
         with _lock(final, silent), scratch_folder(final) as scratch:
