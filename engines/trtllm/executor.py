@@ -56,6 +56,8 @@ class Sequence:
     result: Any = field(compare=False, default=None)
     """TensorRT-LLM's RequestOutput once it is submitted."""
     task: asyncio.Task[None] | None = field(compare=False, default=None)
+    timer: asyncio.TimerHandle | None = field(compare=False, default=None)
+    """Of its deadline."""
 
 
 class TRTLLMExecutor:
@@ -133,7 +135,7 @@ class TRTLLMExecutor:
         heapq.heappush(self._waiting, sequence)
         self._admit()
         if request.timeout_s is not None:
-            asyncio.get_running_loop().call_later(request.timeout_s, self._time_out, sequence)
+            sequence.timer = asyncio.get_running_loop().call_later(request.timeout_s, self._time_out, sequence)
         return sequence.stream
 
     def cancel(self, seq_id: str) -> None:
@@ -191,8 +193,13 @@ class TRTLLMExecutor:
             sequence.stream.put(TimedOutError("the answer was not complete within the request's timeout"))
             self._drop(sequence)
 
-    def _drop(self, sequence: Sequence) -> None:
+    def _forget(self, sequence: Sequence) -> None:
         del self._live[sequence.request.seq_id]
+        if sequence.timer is not None:
+            sequence.timer.cancel()
+
+    def _drop(self, sequence: Sequence) -> None:
+        self._forget(sequence)
         if sequence.task is None:
             self._waiting.remove(sequence)
             heapq.heapify(self._waiting)
@@ -241,7 +248,7 @@ class TRTLLMExecutor:
         sequence.stream.put(output)
         self._stats.count(output, len(sequence.request.prompt_token_ids))
         if output.finish_reason is not None:
-            del self._live[sequence.request.seq_id]
+            self._forget(sequence)
             if not sequence.result.finished:  # it stopped within the tokens of one response
                 assert sequence.task is not None
                 self._abort(sequence, sequence.task)
@@ -261,13 +268,13 @@ class TRTLLMExecutor:
         elif self._is_live(sequence):
             error = exc if isinstance(exc, EngineError) else StepFailedError(f"TensorRT-LLM: {exc}")
             sequence.stream.put(error)
-            del self._live[sequence.request.seq_id]
+            self._forget(sequence)
 
     def _die(self, error: EngineDeadError) -> None:
         self._death = self._death or error
-        for sequence in self._live.values():
+        for sequence in list(self._live.values()):
             sequence.stream.put(self._death)
-        self._live.clear()
+            self._forget(sequence)
         self._waiting.clear()
 
     async def _warm_up(self) -> int:

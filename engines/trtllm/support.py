@@ -92,7 +92,18 @@ class Refusals:
                 raise UnsupportedFeatureError(f"{name} is not supported with {self._way} of TensorRT-LLM 1.2", name)
         self._check_penalties(request.sampling)
         self._check_logprobs(request)
-        if request.guide is not None and self._config.scheduler_policy == "max_utilization":
+        self._check_guide(request)
+
+    def _check_guide(self, request: GenerationRequest) -> None:
+        if request.guide is None:
+            return
+        for name, is_asked in (
+            ("min_tokens", request.sampling.min_tokens and request.stop_token_ids),
+            ("bad_token_sequences", request.sampling.bad_token_sequences),
+        ):
+            if is_asked:  # where the guide allows nothing but a masked token, no token would be left
+                raise UnsupportedFeatureError(f"{name} is not supported beside a guide", name)
+        if self._config.scheduler_policy == "max_utilization":
             # a preempted request would start its grammar anew (NVIDIA/TensorRT-LLM issue 18891)
             raise UnsupportedFeatureError("a guide is not supported with scheduler_policy max_utilization", "guide")
 

@@ -189,6 +189,15 @@ REFUSED: list[tuple[dict[str, Any], GenerationRequest, str]] = [
         replace(request_for("r", [1], SamplingParams(logprobs=1)), guide=Guide(GuideKind.REGEX, "a")),
         "logprobs are not supported beside a guide",
     ),
+    (
+        {},
+        replace(
+            request_for("r", [1], SamplingParams(min_tokens=1)),
+            guide=Guide(GuideKind.REGEX, "a"),
+            stop_token_ids=frozenset([2]),
+        ),
+        "min_tokens is not supported beside a guide",
+    ),
     ({"sampler": "torch", "speculation": "mtp"}, request_for("r", [1], SamplingParams()), "temperature"),
     (
         {"sampler": "torch", "speculation": "ngram"},
