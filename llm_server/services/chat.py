@@ -30,6 +30,8 @@ class ChatService:
         Raises RequestError, StylerError or EngineError. Close the answer, read or not.
         """
         model = self._registry.get(body.model)
+        if len(body.messages) > model.context_length:  # each is a token at least; rendering them would block the loop
+            raise too_long(body, model, len(body.messages), "at least ")
         chat = Chat.from_openai(body.chat())
         refuse_unsupported_tools(body, chat, model)
         prompt = model.styler.build_prompt(chat)

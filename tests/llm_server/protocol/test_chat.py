@@ -138,6 +138,12 @@ def test_a_prompt_over_the_context_is_refused_with_the_numbers() -> None:
     assert (error["code"], error["param"]) == ("context_length_exceeded", "max_tokens")
 
 
+def test_more_messages_than_the_context_has_tokens_are_refused_before_any_is_read() -> None:
+    error = post_chat(messages=[{"role": "user", "content": ""}] * 512 + [{"role": "unread"}]).json()["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
+    assert "at least 513 in the messages" in error["message"]
+
+
 @pytest.mark.parametrize("model", ["no-such-vessel", ""])
 def test_an_unknown_model_is_a_404(model: str) -> None:
     response = post_chat(model=model)
