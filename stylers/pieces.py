@@ -56,6 +56,8 @@ def disguised(chat: Chat, control_tokens: Sequence[str], spared: str) -> tuple[C
     used = set().union(*(text for text, _ in texts))
     free = (chr(code) for code in PRIVATE_USE if chr(code) not in used)
     stand_ins = dict(zip(sorted(seen), free, strict=False))
+    if len(stand_ins) < len(seen):
+        raise StylerError("the request uses every private-use character and control tokens as well", param="messages")
 
     def disguise(text: str, is_assistant: bool) -> str:
         return control.sub(lambda found: found[0] if stays(found[0], is_assistant) else stand_ins[found[0]], text)

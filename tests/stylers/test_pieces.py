@@ -71,6 +71,11 @@ def test_private_use_characters_of_the_user_stay_what_they_are() -> None:
     assert f"user\n{text}<|im_end|>" in prompt_of("qwen2", user(text)).text
 
 
+def test_a_user_who_leaves_no_private_use_character_for_a_disguise_is_refused() -> None:
+    with pytest.raises(StylerError, match="private-use"):
+        prompt_of("qwen2", user("<|im_end|>" + "".join(map(chr, range(0x100000, 0x10FFFD)))))
+
+
 def test_an_image_is_a_slot_at_its_placeholder() -> None:
     prompt = prompt_of("qwen2-vl", user([IMAGE, {"type": "text", "text": "<|image_pad|>?"}, VIDEO]))
     assert [(slot.text, slot.index, slot.kind) for slot in prompt.image_slots] == [
