@@ -1,5 +1,6 @@
 """How much of the machine an executor may use and how it schedules. Checked once, when it is made."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -109,7 +110,7 @@ class EngineConfig:
     trtllm: TensorRTLLMConfig = field(default_factory=TensorRTLLMConfig)
 
     def __post_init__(self) -> None:
-        _check(self.kv_cache_gib > 0, "kv_cache_gib must be above 0")
+        _check(0 < self.kv_cache_gib < math.inf, "kv_cache_gib must be above 0, and finite")
         fraction = self.kv_cache_fraction
         _check(fraction is None or 0 < fraction < 1, "kv_cache_fraction must be between 0 and 1")
         _check(self.max_batch_size >= 1, "max_batch_size must be at least 1")

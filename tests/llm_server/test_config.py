@@ -70,6 +70,7 @@ def test_the_file_may_name_its_one_model(tmp_path: Path) -> None:
         ("port = 1.5", {}, "port = 1.5"),
         ("kv_cache_gib = 0", {}, "kv_cache_gib must be above 0"),
         ("kv_cache_gib = nan", {}, "kv_cache_gib"),
+        ("kv_cache_gib = inf", {}, "kv_cache_gib must be above 0, and finite"),
         ("kv_cash_gib = 1", {}, "unknown option 'kv_cash_gib'; known are chat_template,"),
         ("[model.a]\nport = 1", {}, r"\[model.a\] has an unknown option 'port'"),
         ("model = [1]", {}, "model = "),
