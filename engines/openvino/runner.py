@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from openvino._offline_transformations import paged_attention_transformation
 
 from engines.config import EngineConfig
+from engines.errors import MemoryShortageError
 from engines.openvino import memory
 from engines.openvino.sequence import ScheduledBatch
 
@@ -60,6 +61,8 @@ class ModelRunner:
         self.precision: str = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
         self.vocab_size: int = compiled.outputs[0].partial_shape[-1].get_length()
         self.num_blocks = memory.cache_bytes(config) // self.layout.bytes_per_block
+        if not self.num_blocks:
+            raise MemoryShortageError(f"the KV cache is too small: a block takes {self.layout.bytes_per_block} bytes")
         memory.promise(self, self.num_blocks * self.layout.bytes_per_block)
         self._padding_block = self.num_blocks  # one more than the pool knows of
         for port in caches:

@@ -155,6 +155,12 @@ def test_a_cache_that_does_not_fit_is_refused_with_what_would(tiny_engine: Path)
         ModelRunner(folder.model_path, EngineConfig(kv_cache_gib=100_000))
 
 
+def test_a_cache_without_room_for_a_block_is_refused(tiny_engine: Path) -> None:
+    folder = EngineFolder.load(tiny_engine)
+    with pytest.raises(MemoryShortageError, match=r"too small: a block takes \d+ bytes"):
+        ModelRunner(folder.model_path, EngineConfig(kv_cache_gib=1e-9))
+
+
 def test_a_cache_can_be_a_share_of_the_free_memory(tiny_engine: Path) -> None:
     folder = EngineFolder.load(tiny_engine)
     runner = ModelRunner(folder.model_path, EngineConfig(kv_cache_fraction=0.001))
