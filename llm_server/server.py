@@ -35,8 +35,8 @@ def bind(config: ServerConfig) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             stack.pop_all()
-    except OSError as exc:
-        reason = exc.strerror or str(exc)
+    except (OSError, UnicodeError) as exc:  # UnicodeError: no name of a host
+        reason = getattr(exc, "strerror", None) or str(exc)
         raise ConfigError(f"cannot listen on {config.host} port {config.port}: {reason}") from exc
     return listener
 
