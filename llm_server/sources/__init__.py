@@ -1,5 +1,6 @@
 """Where models come from: each module fetches one kind of source, written `kind:location`."""
 
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -63,7 +64,15 @@ def parse_source(text: str) -> Source:
         kind, location = "folder" if path.is_dir() else "gguf", text
     if kind not in SOURCE_KINDS or not location:
         known = ", ".join(f"{kind}:" for kind in SOURCE_KINDS)
-        raise SourceError(f"{text!r} is neither a file or folder here nor a source that starts with one of {known}")
+        raise SourceError(
+            f"{text!r} is neither a file or folder here nor a source that starts with one of {known}; {_hint(text)}"
+        )
     module, _, name = SOURCE_KINDS[kind].partition(":")
     source: Source = getattr(import_module(module), name)(location)
     return source
+
+
+def _hint(text: str) -> str:
+    if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text) and not text.endswith(".gguf"):
+        return f"on the Hugging Face Hub it would be hf:{text}"
+    return "`llm-server models` lists the models known by name"

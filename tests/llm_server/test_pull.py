@@ -148,7 +148,9 @@ def test_threads_of_one_process_build_once(model: Path, home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("no-such-model", "'no-such-model' is neither a file"),
+        ("no-such-model", "'no-such-model' is neither a file.*`llm-server models` lists"),
+        ("org/no-such-model", "Hub it would be hf:org/no-such-model"),
+        ("folder/no-such-model.gguf", "`llm-server models` lists"),
         ("pypi:name", "package==version"),
         ("gguf:/nowhere.gguf", "there is no file"),
     ],
