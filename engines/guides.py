@@ -41,7 +41,7 @@ class GuideMatcher:
     @property
     def error(self) -> str | None:
         """Why the grammar cannot go on, if it cannot: a limit of the parser was hit."""
-        return self._matcher.get_error() if self._matcher.is_error() else None
+        return _one_line(self._matcher.get_error()) if self._matcher.is_error() else None
 
     def mask(self, logits: NDArray[np.float32]) -> None:
         """Set to minus infinity the logits [vocab_size] of all tokens that the grammar does not allow next."""
@@ -162,12 +162,17 @@ def _check_depth(schema: object, depth: int = 0) -> None:
 
 def _explain(message: str, guide: Guide) -> str:
     """Put the parser's message into one line, with the places of the schema's keywords that it names."""
-    text = " ".join(message.split())[:MAX_MESSAGE]
+    text = _one_line(message)
     named = re.search(r"Unimplemented keys: (\[.*?\])", text)
     if guide.kind != GuideKind.JSON_SCHEMA or named is None:
         return text
     keywords = set(json.loads(named[1]))
     return f"not supported: {', '.join(_places(json.loads(guide.source), keywords, '#'))}"
+
+
+def _one_line(message: str) -> str:
+    """Leave out the state of the parser that some messages end with."""
+    return " ".join(message.partition("<state>")[0].split())[:MAX_MESSAGE]
 
 
 def _places(schema: object, keywords: set[str], path: str) -> Iterator[str]:

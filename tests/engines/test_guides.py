@@ -1,0 +1,40 @@
+"""Guides where grammars are at their worst: no text satisfies them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engines.contract import Guide, GuideKind
+from engines.folder import EngineFolder
+from engines.guides import GuideCompiler, GuideMatcher
+
+
+@pytest.fixture(scope="module")
+def compiler(tiny_engine: Path) -> GuideCompiler:
+    folder = EngineFolder.load(tiny_engine)
+    description = folder.description
+    return GuideCompiler(folder.tokenizer_path, description.vocab_size, description.end_token_ids)
+
+
+def allowed(matcher: GuideMatcher, vocab_size: int) -> NDArray[np.intp]:
+    logits = np.zeros(vocab_size, np.float32)
+    matcher.mask(logits)
+    return np.flatnonzero(np.isfinite(logits))
+
+
+@pytest.mark.parametrize(
+    "guide",
+    [Guide(GuideKind.REGEX, r"[^\s\S]"), Guide(GuideKind.JSON_SCHEMA, '{"$ref": "#"}')],
+    ids=lambda guide: str(guide.kind),
+)
+def test_what_cannot_be_followed_is_told_in_a_short_line(
+    compiler: GuideCompiler, tiny_engine: Path, guide: Guide
+) -> None:
+    matcher = compiler.matcher(guide)
+    token_ids = allowed(matcher, EngineFolder.load(tiny_engine).description.vocab_size)
+    matcher.advance(int(token_ids[0]))
+    assert matcher.error
+    assert "\n" not in matcher.error
+    assert "<state>" not in matcher.error
