@@ -125,7 +125,8 @@ def _choice(source: str) -> str:
     choices = json.loads(source)
     if not (isinstance(choices, list) and choices and all(isinstance(choice, str) and choice for choice in choices)):
         raise ValueError("a choice is a list of texts that are not empty")
-    return "start: " + " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+    # One lexeme: a rule with an alternative each would soon hit the parser's limit on items.
+    return "start: CHOICE\nCHOICE: " + " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
 
 
 def _json_object(source: str) -> str:

@@ -1,5 +1,6 @@
-"""Guides where grammars are at their worst: no text satisfies them."""
+"""Guides where grammars are at their worst: large ones, and ones that no text satisfies."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,18 @@ def allowed(matcher: GuideMatcher, vocab_size: int) -> NDArray[np.intp]:
     logits = np.zeros(vocab_size, np.float32)
     matcher.mask(logits)
     return np.flatnonzero(np.isfinite(logits))
+
+
+def test_a_choice_of_thousands_can_be_followed_to_its_end(compiler: GuideCompiler, tiny_engine: Path) -> None:
+    description = EngineFolder.load(tiny_engine).description
+    matcher = compiler.matcher(Guide(GuideKind.CHOICE, json.dumps([str(n) for n in range(9999)])))
+    for _ in range(5):
+        token_ids = allowed(matcher, description.vocab_size)
+        assert matcher.error is None
+        if token_ids[0] in description.end_token_ids:
+            break
+        matcher.advance(int(token_ids[0]))
+    assert set(token_ids.tolist()) & set(description.end_token_ids)
 
 
 @pytest.mark.parametrize(
