@@ -79,7 +79,7 @@ class SamplingParams:
     prompt_logprobs: int | None = None
     """The same for the prompt's tokens."""
     min_tokens: int = 0
-    """Stop token ids are masked until so many tokens are generated."""
+    """Stop token ids are masked until so many tokens are generated, or a guide allows nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

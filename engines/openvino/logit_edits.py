@@ -106,10 +106,18 @@ def apply(logits: Logits, edits: Items[LogitEdits | None], token_ids: Items[Item
     for row, edit in edited:
         if edit.bad_sequences:
             logits[row, edit.banned_after(token_ids[row])] = -np.inf
-        if edit.num_generated_tokens < edit.sampling.min_tokens:
-            logits[row, edit.stop_token_ids] = -np.inf
         if edit.matcher is not None:
             edit.matcher.mask(logits[row])
+        if edit.num_generated_tokens < edit.sampling.min_tokens:
+            _hold_back_stops(logits[row], edit)
+
+
+def _hold_back_stops(logits: Logits, edit: LogitEdits) -> None:
+    """Mask the stop tokens in logits [vocab_size], unless a guide has come to its end and allows nothing else."""
+    stops = logits[edit.stop_token_ids]
+    logits[edit.stop_token_ids] = -np.inf
+    if edit.matcher is not None and logits.max() == -np.inf:
+        logits[edit.stop_token_ids] = stops
 
 
 def _apply_penalties(logits: Logits, penalised: list[tuple[int, LogitEdits]]) -> None:

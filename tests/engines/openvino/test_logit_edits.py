@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engines.contract import GenerationRequest, SamplingParams
+from engines.guides import GuideMatcher
 from engines.openvino import logit_edits
 from engines.openvino.logit_edits import LogitEdits
 from engines.openvino.logprobs import RawLogprobs
@@ -72,6 +73,23 @@ def test_a_batch_of_edits_equals_the_plain_rule_row_by_row(
         wanted.append(expected(logits[row], request, generated))
     logit_edits.apply(logits, edits, histories)
     np.testing.assert_allclose(logits, np.stack(wanted), rtol=1e-5, atol=1e-5)
+
+
+class EndedGuide(GuideMatcher):
+    """The matcher of a guide that has come to its end."""
+
+    def __init__(self) -> None:
+        pass
+
+    def mask(self, logits: NDArray[np.float32]) -> None:
+        logits[[token_id for token_id in range(VOCAB_SIZE) if token_id not in STOP]] = -np.inf
+
+
+def test_a_guide_may_end_before_min_tokens() -> None:
+    request = GenerationRequest("a", (1,), SamplingParams(min_tokens=9), 9, stop_token_ids=frozenset(STOP))
+    logits = np.zeros((1, VOCAB_SIZE), np.float32)
+    logit_edits.apply(logits, [LogitEdits.of(request, EndedGuide())], [[1]])
+    assert np.flatnonzero(np.isfinite(logits[0])).tolist() == list(STOP)
 
 
 def test_a_request_that_asks_for_nothing_has_no_edits() -> None:
