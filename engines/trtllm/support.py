@@ -57,6 +57,7 @@ SUPPORT: Mapping[str, Mapping[Sampling, Support]] = {
         "guide": (_H, _H, _R, _R),
         "priority": (_E, _E, _E, _E),
         "cache_salt": (_H, _H, _H, _H),
+        "timeout_s": (_E, _E, _E, _E),
     }.items()
 }
 _DEFAULTS = SamplingParams()
@@ -75,6 +76,13 @@ def way_of(config: EngineConfig) -> Sampling:
 def is_greedy(sampling: SamplingParams) -> bool:
     """Whether the most likely token is taken each time."""
     return sampling.temperature < GREEDY_BELOW or sampling.top_k == 1
+
+
+def support_table() -> str:
+    """Write SUPPORT as a table in Markdown, for people."""
+    lines = ["| field | " + " | ".join(WAYS) + " |", "| --- |" + " --- |" * len(WAYS)]
+    lines += [f"| `{name}` | " + " | ".join(ways[way] for way in WAYS) + " |" for name, ways in SUPPORT.items()]
+    return "\n".join(lines)
 
 
 class Refusals:
