@@ -76,6 +76,10 @@ def serve(
     styler: Annotated[str | None, typer.Option(help="Model family, where detection errs.")] = None,
     chat_template: Annotated[Path | None, typer.Option(help="A Jinja file in place of the model's own.")] = None,
     generic_tools: Annotated[bool | None, typer.Option(help="Give tool calls to families that have none.")] = None,
+    control_tokens_as_text: Annotated[
+        bool | None, typer.Option(help="Read control tokens in requests as text.")
+    ] = None,
+    prefer_builder: Annotated[bool | None, typer.Option(help="Build prompts without the model's template.")] = None,
     split_reasoning: Annotated[bool | None, typer.Option(help="Keep reasoning apart from the content.")] = None,
     engine: Annotated[str | None, typer.Option(help="openvino or trtllm.")] = None,
     trtllm: Annotated[str | None, typer.Option(help="TensorRT-LLM's settings, a JSON object.")] = None,

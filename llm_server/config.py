@@ -65,6 +65,10 @@ class ModelConfig:
     """A Jinja file in place of the model's own chat template."""
     generic_tools: bool = False
     """Whether a family without tool calls of its own gets the generic ones (docs/stylers.md)."""
+    control_tokens_as_text: bool = True
+    """Whether control tokens such as `<|im_end|>` are text where they stand in a request's own texts."""
+    prefer_builder: bool = False
+    """Whether the prompt is built by the family's own code although the model has a chat template."""
     split_reasoning: bool = True
     """Whether reasoning goes out as `reasoning_content`; off, it stays in the content, tags and all."""
     engine: Literal["openvino", "trtllm"] = "openvino"

@@ -53,7 +53,8 @@ def _styler(config: ModelConfig, folder: EngineFolder, tokenizer: Tokenizer) -> 
         chat_template=template,
         bos_token=description.bos_text or "",
         eos_token=description.eos_text,
-        control_tokens=tuple(tokenizer.special_tokens),  # typed by a user they are text
+        control_tokens=tokenizer.control_tokens if config.control_tokens_as_text else (),
+        prefer_builder=config.prefer_builder,
         generic_tools=config.generic_tools,
         split_reasoning=config.split_reasoning,
     )

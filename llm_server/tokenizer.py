@@ -10,7 +10,7 @@ import asyncio
 import codecs
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,6 +23,10 @@ from tokenizers import Tokenizer as Backend
 INLINE_CHARS = 4096  # a longer text is encoded in the pool, so that it does not hold up the event loop
 SPACE_MARK = "\u2581"  # SentencePiece's space
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+WRITING = re.compile(
+    rf"[\s{SPACE_MARK}]+"
+    r"|</?(?:table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|[abiup]|su[bp]|code|img|pre|[uo]l|li)>"
+)  # added tokens that steer nothing: vocabularies such as Gemma's have runs of blanks and HTML tags among them
 
 JsonObject: TypeAlias = Mapping[str, object]
 
@@ -66,6 +70,7 @@ class Tokenizer:
         added: dict[int, AddedToken] = self._backend.get_added_tokens_decoder()
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         self._added_ids = {token.content: token_id for token_id, token in added.items()}
+        self._added = {token.content: token for token in added.values()}
 
     @classmethod
     def load(cls, path: Path, pool: ThreadPoolExecutor | None = None) -> "Tokenizer":
@@ -83,8 +88,12 @@ class Tokenizer:
         return self._backend.get_vocab_size(with_added_tokens=True)
 
     def encode(self, text: str, *, literal: bool = False) -> list[int]:
-        """Return the ids of a text; special and added tokens in it are recognised unless it is `literal`."""
-        backend = self._literal_backend if literal and self.mentions_added_token(text) else self._backend
+        """Return the ids of a text; control tokens in it are recognised unless it is `literal`.
+
+        A literal text is meant to follow a control token: it is given no space in front that only a prompt's first
+        word has.
+        """
+        backend = self._literal_backend if literal and self.mentions_control_token(text) else self._backend
         return backend.encode(text, add_special_tokens=False).ids
 
     async def encode_async(self, text: str, limit: int, *, literal: bool = False) -> list[int]:
@@ -92,7 +101,8 @@ class Tokenizer:
 
         Raises TooManyTokensError, sooner than the text could be encoded, where it is sure to have more than `limit`.
         """
-        if self._pool is None or len(text) <= INLINE_CHARS:
+        is_ready = not literal or "_literal_backend" in vars(self)  # made when first needed, in a second or so
+        if self._pool is None or (len(text) <= INLINE_CHARS and is_ready):
             return self.encode(text, literal=literal)
         encode = partial(self._encode_within, text, limit, literal)
         return await asyncio.get_running_loop().run_in_executor(self._pool, encode)
@@ -104,13 +114,26 @@ class Tokenizer:
         longest, unknown = self._token_bytes_bounds
         return -(-len(text.encode().translate(None, unknown)) // longest)
 
-    def mentions_added_token(self, text: str) -> bool:
-        """Whether an added or special token would be recognised somewhere in a text."""
-        return self._added_pattern.search(text) is not None
+    def mentions_control_token(self, text: str) -> bool:
+        """Whether a control token would be recognised somewhere in a text."""
+        return self._control_pattern.search(text) is not None
+
+    def trimmed(self, text: str, before: str, after: str) -> str:
+        """Return a text without the blanks that the added tokens on its two sides swallow."""
+        left, right = self._added.get(before), self._added.get(after)
+        text = text.lstrip() if left is not None and left.rstrip else text
+        return text.rstrip() if right is not None and right.lstrip else text
 
     def token_id(self, text: str) -> int | None:
         """Return the id of the added token that reads exactly so, such as an end marker; None if there is none."""
         return self._added_ids.get(text)
+
+    @cached_property
+    def control_tokens(self) -> tuple[str, ...]:
+        """The added tokens, special or not, that are more than writing: typed by a user they are text."""
+        return tuple(
+            text for text, token_id in self._added_ids.items() if token_id in self.special_ids or not _is_writing(text)
+        )
 
     @property
     def special_tokens(self) -> Mapping[str, int]:
@@ -144,12 +167,13 @@ class Tokenizer:
         return max(0, *map(len, vocab), *added), unknown  # other tokens have a character for each byte
 
     @cached_property
-    def _added_pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(re.escape, self._added_ids)) or r"(?!)")
+    def _control_pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, self.control_tokens)) or r"(?!)")
 
     @cached_property
     def _literal_backend(self) -> Backend:
-        backend = Backend.from_str(json.dumps({**json.loads(self._source), "added_tokens": []}))
+        config = _without_tokens(json.loads(self._source), frozenset(self.control_tokens))
+        backend = Backend.from_str(json.dumps(config))
         backend.no_truncation()
         backend.no_padding()
         return backend
@@ -181,6 +205,42 @@ class Detokenizer:
     def flush(self) -> str:
         """End the text; bytes of a character that was never completed become U+FFFD."""
         return self._decoder.decode(b"", final=True)
+
+
+def _is_writing(token: str) -> bool:
+    """Whether an added token that is not special is mere text: blanks, or an HTML tag."""
+    return WRITING.fullmatch(token) is not None
+
+
+def _without_tokens(config: JsonObject, tokens: Set[str]) -> JsonObject:
+    """A tokenizer.json in which some tokens are neither recognised in a text nor made by merges.
+
+    Of the other added tokens those stay that the vocabulary itself has: the ids of the rest would change.
+    """
+    model, added = config["model"], config["added_tokens"]
+    assert isinstance(model, dict)
+    assert isinstance(added, list)
+    vocab = model["vocab"]
+    if isinstance(vocab, dict):
+        unknown = model.get("unk_token")
+        merges = [merge for merge in model["merges"] if tokens.isdisjoint(_merged(merge))]
+        kept = {text: token_id for text, token_id in vocab.items() if text not in tokens or text == unknown}
+        model = {**model, "vocab": kept, "merges": merges}
+    before_words = json.dumps(config.get("pre_tokenizer")).replace(
+        '"prepend_scheme": "first"', '"prepend_scheme": "never"'
+    )
+    return {
+        **config,
+        "model": model,
+        "added_tokens": [token for token in added if token["content"] not in tokens and token["content"] in vocab],
+        "pre_tokenizer": json.loads(before_words),
+    }
+
+
+def _merged(merge: str | Sequence[str]) -> tuple[str, str, str]:
+    """The two halves of a merge and what they become."""
+    left, right = merge.split(" ") if isinstance(merge, str) else merge
+    return left, right, left + right
 
 
 def _spelling(config: JsonObject) -> Spelling:

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from engines.contract import (
     ExecutorInfo,
@@ -29,18 +30,28 @@ CHAT_TEMPLATE = (
 
 def byte_tokenizer(pool: ThreadPoolExecutor | None = None) -> Tokenizer:
     """A byte-level tokenizer whose ids 0 to 255 are the bytes, followed by SPECIAL_TOKENS."""
+    return Tokenizer(json.dumps(byte_tokenizer_json()), pool)
+
+
+def byte_tokenizer_json(*more: str) -> dict[str, Any]:
+    """Its tokenizer.json, with `more` added tokens that are not special."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     alphabet = {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}
     added = [
-        {"id": 256 + n, "content": text, "special": True}
+        {"id": 256 + n, "content": text, "special": text in SPECIAL_TOKENS}
         | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        for n, text in enumerate(SPECIAL_TOKENS)
+        for n, text in enumerate((*SPECIAL_TOKENS, *more))
     ]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     model = {"type": "BPE", "vocab": {alphabet[byte]: byte for byte in range(256)}, "merges": []}
-    source = {"added_tokens": added, "pre_tokenizer": byte_level, "decoder": byte_level, "model": model}
-    return Tokenizer(json.dumps({"version": "1.0", **source}), pool)
+    return {
+        "version": "1.0",
+        "added_tokens": added,
+        "pre_tokenizer": byte_level,
+        "decoder": byte_level,
+        "model": model,
+    }
 
 
 INFO = ExecutorInfo(

@@ -27,18 +27,19 @@ def encode_words(words: Iterable[str], tokenizer: Tokenizer) -> tuple[tuple[int,
 def _runs(prompt: Prompt, tokenizer: Tokenizer) -> Iterator[TextPiece]:
     """The pieces joined into as few as possible: where a text is cut, its tokens may differ.
 
-    A literal piece stands alone only where something in it would be read as a special or added token.
+    A literal piece stands alone only where something in it would be read as a control token.
     """
     plain: list[str] = []
-    for piece in prompt.pieces:
+    for index, piece in enumerate(prompt.pieces):
         if not isinstance(piece, TextPiece):
             raise UnsupportedParameterError("images and videos are not supported by this server", "messages")
-        if not piece.literal or not tokenizer.mentions_added_token(piece.text):
+        if not piece.literal or not tokenizer.mentions_control_token(piece.text):
             plain.append(piece.text)
             continue
         if plain:
             yield TextPiece("".join(plain))
             plain = []
-        yield piece
+        sides = ["".join(other.text for other in prompt.pieces[at : at + 1]) for at in (index - 1, index + 1)]
+        yield TextPiece(tokenizer.trimmed(piece.text, *sides), literal=True)
     if plain:
         yield TextPiece("".join(plain))

@@ -69,6 +69,49 @@ def test_special_tokens_in_a_prompt_are_recognised_unless_it_is_literal() -> Non
     assert BYTES.special_tokens["<|im_end|>"] == END_ID
 
 
+def with_added(model: dict[str, Any], *added: dict[str, Any], **sections: Any) -> Tokenizer:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    source = {"version": "1.0", "decoder": llama_decoder(), "model": {"type": "BPE", **model}, **sections}
+    return Tokenizer(json.dumps(source | {"added_tokens": [flags | token for token in added]}))
+
+
+def test_a_literal_text_has_no_control_token_even_where_merges_would_make_one() -> None:
+    vocab = {text: n for n, text in enumerate(["<", ">", "x", "x>", "<x>", "<b>", "b"])}
+    merges = ["x >", ["<", "x>"]]
+    for form in (merges, [*merges[:1], "< x>"]):
+        pairs = [
+            merge.split(" ") if isinstance(merge, str) and not isinstance(form[1], str) else merge for merge in form
+        ]
+        tokenizer = with_added(
+            {"vocab": vocab, "merges": pairs}, {"id": 4, "content": "<x>"}, {"id": 5, "content": "<b>"}
+        )
+        assert tokenizer.control_tokens == ("<x>",)
+        assert tokenizer.encode("<x><b>") == [4, 5]
+        assert tokenizer.encode("<x><b>", literal=True) == [0, 3, 5]
+
+
+def test_blanks_and_html_tags_among_the_added_tokens_are_writing() -> None:
+    added = ["<eos>", "\n\n", "▁▁", "<table>", "</h1>", "<tool_call>", "<think>", "<|fim_prefix|>", "<s>"]
+    tokens = [{"id": 1 + n, "content": text, "special": text == "<eos>"} for n, text in enumerate(added)]
+    tokenizer = with_added({"vocab": {"x": 0}, "merges": []}, *tokens)
+    assert tokenizer.control_tokens == ("<eos>", "<tool_call>", "<think>", "<|fim_prefix|>", "<s>")
+
+
+def test_a_literal_text_behind_a_control_token_gets_no_first_space() -> None:
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+    vocab = {text: n for n, text in enumerate(["▁", "a", "<", ">"])}
+    tokenizer = with_added({"vocab": vocab, "merges": []}, {"id": 4, "content": "<aa>"}, pre_tokenizer=metaspace)
+    assert tokenizer.encode("<aa>a") == [4, 1]
+    assert tokenizer.encode("a<aa>", literal=True) == [1, 2, 1, 1, 3]
+
+
+def test_the_first_literal_text_is_encoded_in_the_pool_too() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        tokenizer = byte_tokenizer(pool)
+        for _ in range(2):
+            assert asyncio.run(tokenizer.encode_async("<think>", limit=9, literal=True)) == [*b"<think>"]
+
+
 @pytest.mark.parametrize("strip", [True, False])
 def test_sentencepiece_gives_what_its_own_decoder_gives(strip: bool) -> None:
     tokenizer = sentencepiece(llama_decoder(strip=strip), "▁Hi", "▁", "there", "▁▁")
