@@ -81,6 +81,7 @@ def serve(
     ] = None,
     prefer_builder: Annotated[bool | None, typer.Option(help="Build prompts without the model's template.")] = None,
     split_reasoning: Annotated[bool | None, typer.Option(help="Keep reasoning apart from the content.")] = None,
+    reasoning_field: Annotated[str | None, typer.Option(help="reasoning_content or reasoning.")] = None,
     engine: Annotated[str | None, typer.Option(help="openvino or trtllm.")] = None,
     trtllm: Annotated[str | None, typer.Option(help="TensorRT-LLM's settings, a JSON object.")] = None,
     kv_cache_gib: Annotated[float | None, typer.Option(help="Memory for the KV cache, in GiB.")] = None,

@@ -70,7 +70,9 @@ class ModelConfig:
     prefer_builder: bool = False
     """Whether the prompt is built by the family's own code although the model has a chat template."""
     split_reasoning: bool = True
-    """Whether reasoning goes out as `reasoning_content`; off, it stays in the content, tags and all."""
+    """Whether reasoning goes out apart from the content; off, it stays in it, tags and all."""
+    reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    """The name of the field that reasoning goes out in."""
     engine: Literal["openvino", "trtllm"] = "openvino"
     """What runs the model: OpenVINO on a CPU, TensorRT-LLM on NVIDIA GPUs."""
     executor: EngineConfig = field(default_factory=EngineConfig)

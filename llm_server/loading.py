@@ -34,6 +34,7 @@ def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progre
         executor=load_executor(folder, config.executor),
         end_token_ids=frozenset((*folder.description.end_token_ids, *(mark for mark in marks if mark is not None))),
         hidden_tokens=HiddenTokens(_hidden(tokenizer, styler)),
+        reasoning_field=config.reasoning_field,
         defaults=folder.generation_config(),
         created=int(time.time()),
     )

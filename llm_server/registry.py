@@ -41,6 +41,8 @@ class ServedModel:
     """End tokens of the model and of its styler's turns: they stop an answer unless end tokens are ignored."""
     hidden_tokens: HiddenTokens = NOTHING_HIDDEN
     """Special tokens that no client sees."""
+    reasoning_field: str = "reasoning_content"
+    """The name of the field that reasoning goes out in."""
     defaults: Mapping[str, float | int] = field(default_factory=dict)
     """The model's own sampling defaults, by the names of SamplingParams."""
     created: int = 0

@@ -30,7 +30,12 @@ async def create_chat_completion(request: Request, server: ServerDep, record: Re
     record.mark_first_token()
     if body.stream:
         writer = ChunkWriter(
-            answer_id, answer.created, answer.model.name, len(answer.choices), include_usage=body.include_usage
+            answer_id,
+            answer.created,
+            answer.model.name,
+            len(answer.choices),
+            include_usage=body.include_usage,
+            reasoning_field=answer.model.reasoning_field,
         )
         return AnswerStream(answer, writer, record, with_usage=body.include_usage)
     try:
@@ -73,7 +78,7 @@ async def _complete(body: ChatCompletionRequest, answer: ChatAnswer, answer_id: 
     choices = [ChoiceCollector(index, with_logprobs=bool(body.logprobs)) for index in range(len(answer.choices))]
     async for update in answer:
         choices[update.index].add(update)
-    completion = completion_json(answer_id, answer.created, answer.model.name, choices, answer.usage)
+    completion = completion_json(answer_id, answer.created, answer.model, choices, answer.usage)
     prompt_logprobs = answer.choices[0].prompt_logprobs
     if prompt_logprobs is not None:
         completion["prompt_logprobs"] = prompt_logprobs_json(prompt_logprobs, answer.model.tokenizer)

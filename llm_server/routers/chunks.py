@@ -19,7 +19,17 @@ to_json = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 class ChunkWriter:
     """Writes the chunks of one answer. With `include_usage` all but the last carry `"usage": null`."""
 
-    def __init__(self, answer_id: str, created: int, model: str, num_choices: int, *, include_usage: bool) -> None:
+    def __init__(
+        self,
+        answer_id: str,
+        created: int,
+        model: str,
+        num_choices: int,
+        *,
+        include_usage: bool,
+        reasoning_field: str,
+    ) -> None:
+        self._reasoning_field = reasoning_field
         self._head = (
             f'data: {{"id":{to_json(answer_id)},"object":"chat.completion.chunk",'
             f'"created":{created},"model":{to_json(model)},"choices":['
@@ -38,8 +48,8 @@ class ChunkWriter:
     def update(self, update: ChoiceUpdate) -> bytes:
         """Return the chunks of one update, none if it shows nothing."""
         if update.finish_reason is None and not update.logprobs:
-            head, end = self._deltas[update.index], self._plain_end
-            return "".join([f"{head}{_delta_json(delta)}{end}" for delta in update.deltas]).encode()
+            head, end, name = self._deltas[update.index], self._plain_end, self._reasoning_field
+            return "".join([f"{head}{_delta_json(delta, name)}{end}" for delta in update.deltas]).encode()
         return self._with_logprobs(update).encode()
 
     def usage(self, usage: Usage) -> bytes:
@@ -51,7 +61,7 @@ class ChunkWriter:
         pending = self._logprobs[update.index]
         pending += update.logprobs
         for delta in update.deltas:
-            chunks.append(self._chunk(update.index, _delta_json(delta), pending, "null"))
+            chunks.append(self._chunk(update.index, _delta_json(delta, self._reasoning_field), pending, "null"))
             pending.clear()
         if update.finish_reason is not None:
             chunks.append(self._chunk(update.index, "{}", pending, to_json(update.finish_reason)))
@@ -67,12 +77,12 @@ def error_event(body: ErrorBody) -> bytes:
     return f"data: {body.model_dump_json()}\n\n".encode()
 
 
-def _delta_json(delta: Delta) -> str:
+def _delta_json(delta: Delta, reasoning_field: str) -> str:
     if delta.content is not None and delta.reasoning is None and not delta.tool_calls:
         return f'{{"content":{to_json(delta.content)}}}'
     parts: dict[str, object] = {}
     if delta.reasoning is not None:
-        parts["reasoning_content"] = delta.reasoning
+        parts[reasoning_field] = delta.reasoning
     if delta.content is not None:
         parts["content"] = delta.content
     if delta.tool_calls:

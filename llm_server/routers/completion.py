@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from engines.contract import TokenLogprob
+from llm_server.registry import ServedModel
 from llm_server.routers.logprobs import logprobs_json
 from llm_server.services.choice import ChoiceUpdate, TokenPiece
 from llm_server.services.usage import Usage
@@ -27,27 +28,27 @@ class ChoiceCollector:
         if update.finish_reason is not None:
             self._finish_reason = update.finish_reason
 
-    def to_openai(self) -> dict[str, object]:
+    def to_openai(self, reasoning_field: str) -> dict[str, object]:
         """Return the choice in OpenAI's shape."""
         message = merge(self._deltas, self._finish_reason)
         return {
             "index": self.index,
-            "message": _message_json(message),
+            "message": _message_json(message, reasoning_field),
             "logprobs": None if self._logprobs is None else logprobs_json(self._logprobs),
             "finish_reason": message.finish_reason,
         }
 
 
 def completion_json(
-    answer_id: str, created: int, model: str, choices: Iterable[ChoiceCollector], usage: Usage
+    answer_id: str, created: int, model: ServedModel, choices: Iterable[ChoiceCollector], usage: Usage
 ) -> dict[str, object]:
     """Return the body of an answer."""
     return {
         "id": answer_id,
         "object": "chat.completion",
         "created": created,
-        "model": model,
-        "choices": [choice.to_openai() for choice in choices],
+        "model": model.name,
+        "choices": [choice.to_openai(model.reasoning_field) for choice in choices],
         "usage": usage.to_openai(),
     }
 
@@ -65,12 +66,12 @@ def _prompt_token_json(entry: TokenLogprob, tokenizer: Tokenizer) -> dict[str, o
     }
 
 
-def _message_json(message: ParsedMessage) -> dict[str, object]:
+def _message_json(message: ParsedMessage, reasoning_field: str) -> dict[str, object]:
     """Content is null only beside calls; reasoning and calls stand only where there are some."""
     content = message.content if message.content is not None or message.tool_calls else ""
     shown: dict[str, object] = {"role": "assistant", "content": content, "refusal": None}
     if message.reasoning is not None:
-        shown["reasoning_content"] = message.reasoning
+        shown[reasoning_field] = message.reasoning
     if message.tool_calls:
         shown["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
