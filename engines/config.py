@@ -72,6 +72,11 @@ class TensorRTLLMConfig:
             self.speculation == "none" or self.sampler == "torch",
             f'speculation {self.speculation!r} needs sampler = "torch"',
         )
+        # a streamed response has the logits of its last token only
+        _check(
+            self.stream_interval == 1 or not self.gather_generation_logits,
+            "stream_interval must be 1 with gather_generation_logits",
+        )
         _check(
             self.speculation == "none" or not self.gather_generation_logits,
             f"gather_generation_logits is not to be had with speculation {self.speculation!r}",

@@ -61,10 +61,10 @@ class OutputReader:
         if num_alternatives is None or not token_ids:
             return ()
         rows = self._rows(completion.generation_logits)
-        if len(rows) < len(token_ids):
-            raise StepFailedError(f"TensorRT-LLM sent {len(rows)} rows of logits for {len(token_ids)} tokens")
-        first = len(completion.token_ids_diff) if len(rows) > len(token_ids) else len(token_ids)
-        return _report(rows[len(rows) - first :][: len(token_ids)], token_ids, num_alternatives)
+        num_new = len(completion.token_ids_diff)  # tokens behind a stop token have rows, too
+        if len(rows) < num_new:
+            raise StepFailedError(f"TensorRT-LLM sent {len(rows)} rows of logits for {num_new} tokens")
+        return _report(rows[-num_new:][: len(token_ids)], token_ids, num_alternatives)
 
     def _prompt_logprobs(self, result: Any) -> tuple[TokenLogprob, ...] | None:
         num_alternatives = self._request.sampling.prompt_logprobs

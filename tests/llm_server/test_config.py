@@ -116,6 +116,7 @@ def test_tensorrt_llm_has_a_table_of_its_own_and_defaults_for_a_gpu(tmp_path: Pa
         ('{"tp": 2}', "trtllm = .* is not allowed"),
         ('{"tokens_per_block": 33}', "tokens_per_block must be a power of 2"),
         ('{"speculation": "mtp"}', 'needs sampler = "torch"'),
+        ('{"stream_interval": 2, "gather_generation_logits": true}', "stream_interval must be 1"),
         ("[]", "is not allowed"),
     ],
 )
