@@ -70,8 +70,8 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(envvar="LLM_SERVER_CONFIG", help="A server.toml with the same options.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one. [8000]")] = None,
     served_model_name: Annotated[str | None, typer.Option(help="Name of the model for clients.")] = None,
     styler: Annotated[str | None, typer.Option(help="Model family, where detection errs.")] = None,
     chat_template: Annotated[Path | None, typer.Option(help="A Jinja file in place of the model's own.")] = None,
@@ -81,22 +81,34 @@ def serve(
     ] = None,
     prefer_builder: Annotated[bool | None, typer.Option(help="Build prompts without the model's template.")] = None,
     split_reasoning: Annotated[bool | None, typer.Option(help="Keep reasoning apart from the content.")] = None,
-    reasoning_field: Annotated[str | None, typer.Option(help="reasoning_content or reasoning.")] = None,
-    engine: Annotated[str | None, typer.Option(help="openvino or trtllm.")] = None,
+    reasoning_field: Annotated[
+        str | None, typer.Option(help="reasoning_content or reasoning. [reasoning_content]")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="openvino or trtllm. [openvino]")] = None,
     trtllm: Annotated[str | None, typer.Option(help="TensorRT-LLM's settings, a JSON object.")] = None,
-    kv_cache_gib: Annotated[float | None, typer.Option(help="Memory for the KV cache, in GiB.")] = None,
-    kv_cache_fraction: Annotated[float | None, typer.Option(help="Or: its share of the free memory.")] = None,
-    max_batch_size: Annotated[int | None, typer.Option(help="Sequences that run at the same time.")] = None,
-    max_num_tokens: Annotated[int | None, typer.Option(help="Token budget of one step.")] = None,
-    max_waiting: Annotated[int | None, typer.Option(help="Sequences that may wait; more get a 429.")] = None,
+    kv_cache_gib: Annotated[float | None, typer.Option(help="Memory for the KV cache, in GiB. [2]")] = None,
+    kv_cache_fraction: Annotated[
+        float | None, typer.Option(help="Or: its share of the free memory. [trtllm 0.9]")
+    ] = None,
+    max_batch_size: Annotated[
+        int | None, typer.Option(help="Sequences that run at the same time. [32; trtllm 256]")
+    ] = None,
+    max_num_tokens: Annotated[int | None, typer.Option(help="Token budget of one step. [512; trtllm 8192]")] = None,
+    max_waiting: Annotated[
+        int | None, typer.Option(help="Sequences that may wait; more get a 429. [8 times those that run]")
+    ] = None,
     max_sequence_length: Annotated[int | None, typer.Option(help="Lowers the model's context length.")] = None,
-    precision: Annotated[str | None, typer.Option(help="auto, bf16 or f32.")] = None,
-    kv_cache_precision: Annotated[str | None, typer.Option(help="auto or u8.")] = None,
-    scheduler_policy: Annotated[str | None, typer.Option(help="guaranteed_no_evict or max_utilization.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, bf16 or f32. [auto]")] = None,
+    kv_cache_precision: Annotated[str | None, typer.Option(help="auto or u8. [auto]")] = None,
+    scheduler_policy: Annotated[
+        str | None, typer.Option(help="guaranteed_no_evict or max_utilization. [guaranteed_no_evict]")
+    ] = None,
     num_threads: Annotated[int | None, typer.Option(help="CPU threads of the model.")] = None,
-    max_body_mib: Annotated[int | None, typer.Option(help="Largest request body, in MiB.")] = None,
-    drain_timeout_s: Annotated[float | None, typer.Option(help="How long a stop waits for running answers.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    max_body_mib: Annotated[int | None, typer.Option(help="Largest request body, in MiB. [32]")] = None,
+    drain_timeout_s: Annotated[
+        float | None, typer.Option(help="How long a stop waits for running answers. [30]")
+    ] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error. [info]")] = None,
 ) -> None:
     """Serve a model, fetching it first if need be."""
     flags = {name: value for name, value in locals().items() if name != "config"}

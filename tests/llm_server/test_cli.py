@@ -1,18 +1,21 @@
 import inspect
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import httpx
 import pytest
 
+from engines.config import EngineConfig
 from llm_server import __version__, cli
-from llm_server.config import ALL_OPTIONS
+from llm_server.config import ALL_OPTIONS, ModelConfig, ServerConfig
 from tests.llm_server.serving import events_of, text_of
 
 PATIENCE_S = 60
@@ -35,6 +38,16 @@ def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 
 def test_every_option_is_a_flag() -> None:
     assert inspect.signature(cli.serve).parameters.keys() - {"config"} == ALL_OPTIONS
+
+
+def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = outcome(capsys, "serve", "--help")
+    text = " ".join(out.split())
+    options = [option for config in (ServerConfig, ModelConfig, EngineConfig) for option in fields(config)]
+    for name, default in ((option.name, option.default) for option in options):
+        if isinstance(default, str | int | float) and not isinstance(default, bool) and name != "model":
+            shown = default if isinstance(default, str) else f"{default:g}"
+            assert re.search(rf"--{name.replace('_', '-')} <\w+> [^\[]*\[{re.escape(shown)}[];]", text), name
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
