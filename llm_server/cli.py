@@ -17,7 +17,7 @@ from llm_server import __version__, paths
 USAGE_EXIT_CODE = 2
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's own, or the one of the click inside newer typers
 
-cli = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+cli = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -34,7 +34,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return the exit code."""
     try:
-        result = cli(arguments, prog_name="llm-server", standalone_mode=False)
+        result = cli(arguments or ("--help",), prog_name="llm-server", standalone_mode=False)
     except UsageError as exc:
         return _fail(exc.format_message())  # type: ignore[attr-defined]  # of click's exceptions
     except CommandError as exc:
@@ -145,7 +145,7 @@ def build(
     out: Annotated[Path | None, typer.Option(help="Engine folder to write; by default one in the cache.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
 ) -> None:
-    """Make an engine folder, unless it is there and nothing has changed."""
+    """Make an engine folder, unless the one there is up to date."""
     from llm_server.progress import shown_progress
     from llm_server.pull import PullError, carry_out, make_plan
     from llm_server.reports import describe_loss, describe_plan
@@ -188,7 +188,7 @@ def rm(name: Annotated[str, typer.Argument(help="The name of a model, as `llm-se
 
 @cli.command()
 def convert_env() -> None:
-    """Make the environment that converts Hugging Face models: PyTorch and optimum-intel, 1.6 GB."""
+    """Make the environment that converts Hugging Face models. It holds PyTorch and optimum-intel, 1.6 GB."""
     from engines.building import BuildError
     from engines.openvino.convert_env import ConvertEnv
 

@@ -40,6 +40,10 @@ def test_every_option_is_a_flag() -> None:
     assert inspect.signature(cli.serve).parameters.keys() - {"config"} == ALL_OPTIONS
 
 
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(capsys) == outcome(capsys, "--help")
+
+
 def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = outcome(capsys, "serve", "--help")
     text = " ".join(out.split())
