@@ -1,6 +1,7 @@
 """What the engine thread does when the model throws, the thread dies, or nobody reads."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,17 +22,28 @@ from engines.openvino.sequence import ScheduledBatch
 from engines.stream import merge
 
 POISON = 13
+PATIENCE_S = 30
 INFO = ExecutorInfo("openvino", "f32", 50, 200, max_batch_size=4, max_waiting=8, block_size=4, num_blocks=40)
 
 Story = Callable[[OpenVINOExecutor], Awaitable[None]]
 
 
 class CountingRunner:
-    """A model whose next token is the last one plus one; throws when it meets POISON in a prompt."""
+    """A model whose next token is the last one plus one; throws when it meets POISON in a prompt.
+
+    It takes two steps and then waits for the gate, if it has one.
+    """
 
     vocab_size = INFO.vocab_size
 
+    def __init__(self, gate: threading.Event | None = None) -> None:
+        self._gate = gate
+        self._num_steps = 0
+
     def forward(self, batch: ScheduledBatch) -> NDArray[np.float32]:
+        self._num_steps += 1
+        if self._gate is not None and self._num_steps > 2:
+            assert self._gate.wait(PATIENCE_S)
         last = [item.seq.token_ids[-1] for item in batch.items]
         if any(item.seq.token_ids[0] == POISON for item in batch.items):
             raise RuntimeError("poisoned")
@@ -43,9 +55,9 @@ class CountingRunner:
         """Nothing to give back."""
 
 
-def run(story: Story, scheduler: Scheduler | None = None) -> OpenVINOExecutor:
+def run(story: Story, scheduler: Scheduler | None = None, gate: threading.Event | None = None) -> OpenVINOExecutor:
     scheduler = scheduler or Scheduler(BlockPool(INFO.num_blocks), INFO.block_size, INFO.max_batch_size, 100)
-    executor = OpenVINOExecutor(EngineCore(CountingRunner(), scheduler), INFO)
+    executor = OpenVINOExecutor(EngineCore(CountingRunner(gate), scheduler), INFO)
 
     async def live() -> None:
         await executor.start()
@@ -96,18 +108,22 @@ def test_a_dead_thread_fails_everybody_at_once() -> None:
                 raise KeyError("a bug in the bookkeeping")
             return super().schedule()
 
+    gate = threading.Event()
+
     async def story(executor: OpenVINOExecutor) -> None:
         bystander = executor.submit(request("bystander", max_tokens=100))
         await anext(bystander)
+        fatal = executor.submit(request("fatal"))
+        gate.set()
         with pytest.raises(EngineDeadError):
-            await tokens(executor, request("fatal"))
+            await anext(fatal)
         with pytest.raises(EngineDeadError):
             [output async for output in bystander]
         assert not executor.is_alive
         with pytest.raises(EngineDeadError):
             executor.submit(request("late"))
 
-    run(story, BrokenScheduler(BlockPool(INFO.num_blocks), INFO.block_size, INFO.max_batch_size, 100))
+    run(story, BrokenScheduler(BlockPool(INFO.num_blocks), INFO.block_size, INFO.max_batch_size, 100), gate)
 
 
 def test_a_reader_that_lags_gets_everything_in_one_output() -> None:
