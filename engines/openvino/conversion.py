@@ -57,6 +57,10 @@ def refuse_full_disk(folder: Path, needed_bytes: int) -> None:
         raise BuildError(f"the conversion needs {needed} of free disk space and finds {free}")
 
 
+NO_TELEMETRY = "import sys; sys.modules['openvino_telemetry'] = None"
+"""First line of a child's script: openvino and nncf tell an analytics service of their use unless this is missing."""
+
+
 def run_child(
     arguments: Sequence[str], *, python: Path = Path(sys.executable), environment: Mapping[str, str] | None = None
 ) -> str | None:

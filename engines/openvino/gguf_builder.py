@@ -14,7 +14,15 @@ from gguf import TokenType
 
 from engines.building import BuildError, BuildRequest
 from engines.model_files import IR_FILE
-from engines.openvino.conversion import END_TEXTS, EXACT_PRECISION, ModelFacts, refuse_full_disk, run_child, write_texts
+from engines.openvino.conversion import (
+    END_TEXTS,
+    EXACT_PRECISION,
+    NO_TELEMETRY,
+    ModelFacts,
+    refuse_full_disk,
+    run_child,
+    write_texts,
+)
 from engines.openvino.exact_vectors import restore_vectors
 from engines.openvino.gguf_f16 import write_f16
 from engines.openvino.gguf_model import GgufError, GgufModel
@@ -22,7 +30,10 @@ from engines.openvino.gguf_tokenizer import build_tokenizer
 from engines.progress import Phase, Progress
 
 _PACKAGES = ("openvino", "openvino-genai", "gguf", "tokenizers")
-_EXPORT = "import sys, openvino_genai; openvino_genai.LLMPipeline(sys.argv[1], 'CPU', enable_save_ov_model=True)"
+_EXPORT = f"""{NO_TELEMETRY}
+import openvino_genai
+openvino_genai.LLMPipeline(sys.argv[1], "CPU", enable_save_ov_model=True)
+"""
 # general.sampling.* of a GGUF -> our name of the sampling parameter
 _SAMPLING_KEYS: Mapping[str, str] = {
     "temp": "temperature",

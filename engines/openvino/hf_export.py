@@ -7,9 +7,11 @@ from safetensors, and nothing is fetched.
 import sys
 from pathlib import Path
 
-from optimum.exporters.openvino import main_export
-from optimum.intel import OVConfig
-from transformers import AutoTokenizer
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # openvino tells of its use unless this is missing
+
+from optimum.exporters.openvino import main_export  # noqa: E402
+from optimum.intel import OVConfig  # noqa: E402
+from transformers import AutoTokenizer  # noqa: E402
 
 TOKENIZER_FILE = "tokenizer.json"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from engines.building import BuildError
 from engines.folder import TOKENIZER_FILE, PrecisionLoss
 from engines.model_files import IR_FILE, WEIGHTS_FILE
-from engines.openvino.conversion import ModelFacts, refuse_full_disk, run_child
+from engines.openvino.conversion import NO_TELEMETRY, ModelFacts, refuse_full_disk, run_child
 from engines.openvino.hf_metadata import read_tokenizer
 from engines.openvino.precision_loss import measure_loss
 from engines.progress import Phase, Progress
@@ -21,9 +21,9 @@ _OPTIONS: Mapping[str, str] = {
     "int8": "mode=nncf.CompressWeightsMode.INT8_ASYM",
     "int4": "mode=nncf.CompressWeightsMode.INT4_ASYM, group_size=32, ratio=1.0",
 }
-_SCRIPT = """
-import sys, nncf, openvino as ov
-graph = nncf.compress_weights(ov.Core().read_model(sys.argv[1]), {options})
+_SCRIPT = f"""{NO_TELEMETRY}
+import nncf, openvino as ov
+graph = nncf.compress_weights(ov.Core().read_model(sys.argv[1]), {{options}})
 ov.save_model(graph, sys.argv[2], compress_to_fp16=False)
 """
 
