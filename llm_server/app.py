@@ -50,7 +50,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _render(request: Request, exc: Exception) -> Response:
-    return error_response(render_error(exc))
+    return error_response(render_error(exc), request.state.record)
 
 
 async def _hung_up(request: Request, exc: Exception) -> Response:

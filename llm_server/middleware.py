@@ -37,6 +37,8 @@ class RequestRecord:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     finish: str | None = None
+    error: str | None = None
+    """Code, or type, of the error that was answered."""
 
     def mark_first_token(self) -> None:
         """Note the time to the first token."""
@@ -53,6 +55,8 @@ class RequestRecord:
             parts.append(f"ttft={self.ttft_s:.3f}s")
         if self.finish is not None:
             parts.append(f"finish={self.finish}")
+        if self.error is not None:
+            parts.append(f"error={self.error}")
         return " ".join(parts)
 
 
@@ -93,11 +97,13 @@ class RequestMiddleware:
         except Exception as exc:
             rendered = render_error(exc)
             if not record.status:
-                await error_response(rendered)(scope, receive, send)
+                await error_response(rendered, record)(scope, receive, send)
 
 
-def error_response(rendered: RenderedError) -> JSONResponse:
-    """Return the HTTP answer to a rendered error."""
+def error_response(rendered: RenderedError, record: RequestRecord) -> JSONResponse:
+    """Return the HTTP answer to a rendered error, and note it for the log."""
+    detail = rendered.body.error
+    record.error = f"{detail.code or detail.type}{f' ({detail.param})' if detail.param else ''}"
     return JSONResponse(rendered.body.model_dump(), rendered.status, dict(rendered.headers))
 
 

@@ -100,7 +100,11 @@ class Server(uvicorn.Server):
     async def _drain_then_stop(self) -> None:
         try:
             if self._lifecycle.num_running:
-                log.info("finishing %d requests, up to %gs", self._lifecycle.num_running, self._drain_timeout_s)
+                log.info(
+                    "finishing what runs (requests: %d), up to %g s; a second signal stops at once",
+                    self._lifecycle.num_running,
+                    self._drain_timeout_s,
+                )
             if not await self._lifecycle.drain(self._drain_timeout_s):
                 await self._cut_off()
         finally:

@@ -166,7 +166,9 @@ class Chat:
         continued = _flag(request, "continue_final_message", False)
         generation_prompt = _flag(request, "add_generation_prompt", not continued)
         if continued and generation_prompt:
-            raise StylerError("it cannot stand beside add_generation_prompt", param="continue_final_message")
+            raise StylerError(
+                "continue_final_message cannot stand beside add_generation_prompt", param="continue_final_message"
+            )
         return cls(
             messages=messages,
             tools=() if tool_choice.mode == "none" else tools,
@@ -263,15 +265,15 @@ def _tool_choice(choice: object, tools: tuple[ToolDefinition, ...]) -> ToolChoic
     if choice == "none":
         return ToolChoice("none")
     if not tools:
-        raise StylerError("it asks for a call, but the request has no tools", param="tool_choice")
+        raise StylerError("tool_choice asks for a call, but the request has no tools", param="tool_choice")
     if choice == "required":
         return ToolChoice("required")
     function = choice.get("function") if isinstance(choice, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str):
-        raise StylerError("it must be 'none', 'auto', 'required' or name a function", param="tool_choice")
+        raise StylerError("tool_choice must be 'none', 'auto', 'required' or name a function", param="tool_choice")
     if name not in {tool.name for tool in tools}:
-        raise StylerError(f"it names the function {name!r}, which is not in tools", param="tool_choice")
+        raise StylerError(f"tool_choice names the function {name!r}, which is not in tools", param="tool_choice")
     return ToolChoice("function", name)
 
 

@@ -19,7 +19,8 @@ def refuse_unsupported_tools(body: ChatCompletionRequest, chat: Chat, model: Ser
         return
     if model.styler.call_format is None:
         raise UnsupportedParameterError(
-            f"the model {model.name} has no tool calls of its own; serve it with generic_tools to give it some", "tools"
+            f"the model {model.name} has no tool calls of its own; serve it with --generic-tools to give it some",
+            "tools",
         )
     if chat.tool_choice.mode in FORCED and body.guide() is not None:
         raise InvalidBodyError("a forced tool call cannot be constrained by another format", "tool_choice")

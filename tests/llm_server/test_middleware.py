@@ -23,8 +23,11 @@ def test_the_log_tells_of_a_chat_what_it_cost_and_how_it_ended(caplog: pytest.Lo
     assert "answer=chatcmpl-" in line
 
 
-def test_a_refusal_is_logged_with_its_status(caplog: pytest.LogCaptureFixture) -> None:
-    assert "POST /v1/chat/completions 400 " in logged(caplog, "/v1/chat/completions", n=0)
+def test_a_refusal_is_logged_with_its_status_and_cause(caplog: pytest.LogCaptureFixture) -> None:
+    line = logged(caplog, "/v1/chat/completions", n=0)
+    assert "POST /v1/chat/completions 400 " in line
+    assert line.endswith("error=invalid_request_error (n)")
+    assert "error=model_not_found (model)" in logged(caplog, "/v1/chat/completions", model="nobody")
 
 
 def test_a_path_cannot_write_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
