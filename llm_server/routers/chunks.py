@@ -91,7 +91,8 @@ def _delta_json(delta: Delta, reasoning_field: str) -> str:
 
 
 def _call_json(call: ToolCallDelta) -> dict[str, object]:
-    """A call's id, type and name stand in its first piece only."""
-    function = {key: value for key, value in (("name", call.name), ("arguments", call.arguments)) if value is not None}
-    opening = {"id": call.id, "type": "function"} if call.id is not None else {}
-    return {"index": call.index, **opening, "function": function}
+    """A call's id, type and name stand in its first piece only, there with arguments, be they empty."""
+    if call.id is None:
+        return {"index": call.index, "function": {"arguments": call.arguments or ""}}
+    function = {"name": call.name, "arguments": call.arguments or ""}
+    return {"index": call.index, "id": call.id, "type": "function", "function": function}

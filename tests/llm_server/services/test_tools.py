@@ -67,6 +67,8 @@ def test_without_parallel_calls_the_answer_ends_after_the_first(stream: bool) ->
             if "name" in call["function"]
         ]
         finish = choices[-1]["finish_reason"]
+        first = next(choice["delta"] for choice in choices if choice["delta"].get("tool_calls"))
+        assert first["tool_calls"][0]["function"] == {"name": "north", "arguments": ""}
     else:
         choice = response.json()["choices"][0]
         names = [call["function"]["name"] for call in choice["message"]["tool_calls"]]
@@ -79,7 +81,7 @@ def test_a_family_without_calls_says_how_to_get_some() -> None:
     response = post_chat(tools=TOOLS)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "tools"
-    assert "generic_tools" in response.json()["error"]["message"]
+    assert "--generic-tools" in response.json()["error"]["message"]
 
 
 def test_a_forced_call_and_another_format_exclude_each_other() -> None:
