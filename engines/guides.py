@@ -162,10 +162,10 @@ def _check_depth(schema: object, depth: int = 0) -> None:
 
 
 def _explain(message: str, guide: Guide) -> str:
-    """Put the parser's message into one line, with the places of the schema's keywords that it names."""
+    """Put the parser's message into one line, with the places of the schemas' keywords that it names."""
     text = _one_line(message)
     named = re.search(r"Unimplemented keys: (\[.*?\])", text)
-    if guide.kind != GuideKind.JSON_SCHEMA or named is None:
+    if guide.kind not in (GuideKind.JSON_SCHEMA, GuideKind.CALL_FORMAT) or named is None:
         return text
     keywords = set(json.loads(named[1]))
     return f"not supported: {', '.join(_places(json.loads(guide.source), keywords, '#'))}"

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engines.contract import Guide, GuideKind
+from engines.errors import GuideError
 from engines.folder import EngineFolder
 from engines.guides import GuideCompiler, GuideMatcher
 
@@ -35,6 +36,21 @@ def test_a_choice_of_thousands_can_be_followed_to_its_end(compiler: GuideCompile
             break
         matcher.advance(int(token_ids[0]))
     assert set(token_ids.tolist()) & set(description.end_token_ids)
+
+
+def test_an_unsupported_keyword_of_a_tool_is_named_with_its_place(compiler: GuideCompiler) -> None:
+    marks = {
+        "before_name": "[",
+        "before_arguments": "",
+        "after_arguments": "]",
+        "begin": "",
+        "separator": "",
+        "end": "",
+    }
+    tools = [{"name": "f", "parameters": {"properties": {"a": {"not": {}}}}}]
+    source = {"format": {**marks, "layout": None}, "tools": tools, "max_calls": 1, "preamble": ""}
+    with pytest.raises(GuideError, match=r"not supported: #/tools/0/parameters/properties/a/not$"):
+        compiler.matcher(Guide(GuideKind.CALL_FORMAT, json.dumps(source)))
 
 
 @pytest.mark.parametrize(
