@@ -50,7 +50,7 @@ class EngineCore:
         self.scheduler = scheduler
         self.sampler = Sampler(runner.vocab_size)
         self._num_steps = 0
-        self._recent: deque[tuple[float, float, int]] = deque()  # end of step, its duration, tokens generated
+        self._recent = RecentSteps()
 
     def step(self) -> list[Outcome]:
         """Run one step, prefill chunks and decodes together, and return what each sequence sampled.
@@ -70,7 +70,8 @@ class EngineCore:
             log.exception("a step failed; its %d sequences are over", len(batch.items))
             return [(seq_id, StepFailedError("the model failed in this step")) for seq_id in self.scheduler.fail(batch)]
         outputs: list[Outcome] = [*self.scheduler.commit(batch, sampled)]
-        self._book(start, len(sampled))
+        self._num_steps += 1
+        self._recent.add(start, time.perf_counter(), len(sampled))
         stuck = {seq.seq_id: seq.failure for seq in seqs if seq.failure is not None}
         return [(seq_id, stuck.get(seq_id, output)) for seq_id, output in outputs] if stuck else outputs
 
@@ -93,8 +94,8 @@ class EngineCore:
             num_cached_tokens=scheduler.counters.num_cached_tokens,
             num_generated_tokens=scheduler.counters.num_generated_tokens,
             num_preemptions=scheduler.counters.num_preemptions,
-            tokens_per_s=self._tokens_per_s(),
-            step_time_s=sum(duration for _, duration, _ in self._recent) / len(self._recent) if self._recent else 0.0,
+            tokens_per_s=self._recent.tokens_per_s(),
+            step_time_s=self._recent.step_time_s,
         )
 
     def _forward_and_sample(self, batch: ScheduledBatch, seqs: list[Sequence]) -> list[SampledToken]:
@@ -128,16 +129,30 @@ class EngineCore:
                 item.seq.prompt_logprobs += RawLogprobs(logits, rows, counts).of(following)
         return logits[sampled_rows]
 
-    def _book(self, start: float, num_tokens: int) -> None:
-        now = time.perf_counter()
-        self._num_steps += 1
-        self._recent.append((now, now - start, num_tokens))
-        while now - self._recent[0][0] > RATE_WINDOW_S:
-            self._recent.popleft()
 
-    def _tokens_per_s(self) -> float:
-        if not self._recent:
-            return 0.0
-        end, duration, _ = self._recent[0]
-        elapsed = time.perf_counter() - (end - duration)
-        return sum(num_tokens for _, _, num_tokens in self._recent) / elapsed
+class RecentSteps:
+    """The steps of the last RATE_WINDOW_S, kept as running sums: they are asked for after every step."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[float, float, int]] = deque()  # start, end, tokens generated
+        self._duration_s = 0.0
+        self._num_tokens = 0
+
+    def add(self, start_s: float, end_s: float, num_tokens: int) -> None:
+        """Take a step in and let go of those that are too old."""
+        self._steps.append((start_s, end_s, num_tokens))
+        self._duration_s += end_s - start_s
+        self._num_tokens += num_tokens
+        while end_s - self._steps[0][1] > RATE_WINDOW_S:
+            old_start_s, old_end_s, old_tokens = self._steps.popleft()
+            self._duration_s -= old_end_s - old_start_s
+            self._num_tokens -= old_tokens
+
+    @property
+    def step_time_s(self) -> float:
+        """Mean duration of a step."""
+        return self._duration_s / len(self._steps) if self._steps else 0.0
+
+    def tokens_per_s(self) -> float:
+        """Generated tokens per second, idle time included."""
+        return self._num_tokens / (time.perf_counter() - self._steps[0][0]) if self._steps else 0.0
