@@ -132,7 +132,7 @@ async def bench_all(args: argparse.Namespace) -> dict[int, Rates]:
     bench = Bench(args, levels)
     await bench.executor.start()
     await bench.run_executor(bench.prompts(2, 1), "greedy", 2)
-    bench.run_bare(bench.prompts(2, 2), 2)
+    bench.run_bare(bench.prompts(2, 2), 1)
     for kind in args.kinds.split(","):
         if (guide := KINDS[kind].guide) is not None:
             await bench.executor.compile(guide)
