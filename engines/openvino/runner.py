@@ -156,4 +156,5 @@ def _inner_shape(port: ov.ConstOutput) -> list[int]:
 
 def _layout(ports: list[ov.ConstOutput]) -> KVLayout:
     block_bytes = sum(int(np.prod(_inner_shape(port))) * port.element_type.size for port in ports)
-    return KVLayout(block_size=_inner_shape(ports[0])[1], bytes_per_block=block_bytes)
+    # a quantised cache holds scales as more rows of the keys, but as more columns of the values
+    return KVLayout(block_size=min(_inner_shape(port)[1] for port in ports), bytes_per_block=block_bytes)
