@@ -74,7 +74,7 @@ BUILDERS: Mapping[str, Builder] = {
         target="engines.openvino.builder:build_engine",
         names={
             ModelFormat.GGUF: "openvino-gguf-2",
-            ModelFormat.OPENVINO_IR: "openvino-ir-1",
+            ModelFormat.OPENVINO_IR: "openvino-ir-2",
             ModelFormat.HUGGING_FACE: "openvino-hf-1",
         },
         precisions=("f16", "int8", "int4"),

@@ -65,6 +65,11 @@ def compress_matrices(source_ir: Path, target_ir: Path) -> None:
     save_graph(graph, target_ir)
 
 
+def keep_kv_exact(graph: ov.Model) -> None:
+    """Ask for keys and values as they are computed; for quantised weights the runtime would quantise them too."""
+    graph.set_rt_info("f16", ["runtime_options", "KV_CACHE_PRECISION"])
+
+
 def save_graph(graph: ov.Model, ir: Path) -> None:
     """Write an IR as it is. Raises BuildError, for a full disk too."""
     try:

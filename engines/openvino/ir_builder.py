@@ -1,6 +1,5 @@
 """OpenVINO IR folder to engine folder: the graph is taken as it is, once it is known that the executor can run it."""
 
-import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from engines.building import BuildError, BuildRequest
 from engines.folder import TOKENIZER_FILE
 from engines.model_files import IR_FILE, WEIGHTS_FILE
 from engines.openvino.conversion import ModelFacts, refuse_full_disk, write_texts
-from engines.openvino.graph import check_servable, read_graph, weights_precision
+from engines.openvino.graph import check_servable, keep_kv_exact, read_graph, save_graph, weights_precision
 from engines.openvino.hf_metadata import HuggingFaceMetadata, read_tokenizer
 from engines.progress import Phase, Progress
 
@@ -16,7 +15,8 @@ from engines.progress import Phase, Progress
 def import_ir(request: BuildRequest, target: Path, progress: Progress) -> ModelFacts:
     """Copy the IR and write tokenizer, template and sampling defaults into `target`. Raises BuildError.
 
-    It is copied, not linked: a folder that someone else may write to is never served.
+    It is copied, not linked: a folder that someone else may write to is never served. The one thing changed is what it
+    may say, or leave to the runtime, about the KV cache: that is a setting of the executor.
     """
     folder = request.model.path
     weights = folder / WEIGHTS_FILE
@@ -27,10 +27,11 @@ def import_ir(request: BuildRequest, target: Path, progress: Progress) -> ModelF
     tokenizer = read_tokenizer(folder / TOKENIZER_FILE)
     refuse_full_disk(target, weights.stat().st_size)
     progress(Phase.CONVERT, 0, 1)
-    for name in (IR_FILE, WEIGHTS_FILE):
-        shutil.copyfile(folder / name, target / name)
-    vocab_size = check_servable(target / IR_FILE)
-    precision = weights_precision(read_graph(target / IR_FILE))
+    vocab_size = check_servable(folder / IR_FILE)
+    graph = read_graph(folder / IR_FILE)
+    precision = weights_precision(graph)
+    keep_kv_exact(graph)
+    save_graph(graph, target / IR_FILE)
     progress(Phase.CONVERT, 1, 1)
     write_texts(target, tokenizer, metadata.chat_template(), metadata.sampling_defaults())
     versions = {package: version(package) for package in ("openvino", "tokenizers")}

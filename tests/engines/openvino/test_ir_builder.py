@@ -1,8 +1,10 @@
 """An IR made elsewhere becomes an engine folder that computes the same, or is refused with what is wrong."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import openvino as ov
 import openvino.opset13 as ops
 import pytest
@@ -11,6 +13,7 @@ from engines.building import BuildError
 from engines.folder import EngineFolder
 from engines.openvino.builder import build_engine
 from tests.engine_fixtures import build_request
+from tests.engines.openvino.stateful_model import StatefulModel
 from tests.hf_folders import write_ir_folder
 from tests.tiny_vocabulary import CHAT_TEMPLATE
 
@@ -26,9 +29,10 @@ def adopt(folder: Path, precision: str = "f16") -> EngineFolder:
     return build_engine(build_request(folder, precision), target, "tests")
 
 
-def test_the_graph_is_taken_as_it_is_and_the_facts_are_read(folder: Path) -> None:
+def test_the_graph_computes_the_same_and_the_facts_are_read(folder: Path) -> None:
     engine = adopt(folder)
-    assert engine.model_path.read_bytes() == (folder / "openvino_model.xml").read_bytes()
+    logits = (StatefulModel(path).logits([1, 40, 77, 105, 3, 200]) for path in (folder, engine.path))
+    np.testing.assert_array_equal(*logits)
     facts = engine.description
     assert (facts.model_name, facts.architecture, facts.precision) == ("Tiny-IR", "llama", "f16")
     assert (facts.end_token_ids, facts.eos_text) == ((2, 0), "<|im_end|>")
@@ -42,6 +46,12 @@ def test_the_graph_is_taken_as_it_is_and_the_facts_are_read(folder: Path) -> Non
     assert engine.chat_template == CHAT_TEMPLATE
     assert engine.generation_config() == {"temperature": 0.7, "top_k": 20}
     EngineFolder.load(engine.path, verify=True)
+
+
+def test_the_kv_cache_is_not_left_to_the_runtime(folder: Path) -> None:
+    file = folder / "openvino_model.xml"
+    file.write_text(re.sub(r"<KV_CACHE_PRECISION value=.*?/>", "", file.read_text(encoding="utf-8")), encoding="utf-8")
+    assert '<KV_CACHE_PRECISION value="f16" />' in adopt(folder).model_path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["openvino_model.bin", "tokenizer.json", "config.json"])
