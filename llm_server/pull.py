@@ -157,7 +157,9 @@ def _engine_name(model: str, source: Source) -> str:
     for name, entry in CATALOG.items():
         if model == name or source.text == entry.source:
             return name
-    return re.sub(r"[^a-z0-9._-]+", "-", source.name.lower()).strip("-.") or "model"
+    name = re.sub(r"[^a-z0-9._-]+", "-", source.name.lower()).strip("-.") or "model"
+    kind, _, _ = source.text.partition(":")
+    return f"{name}-{kind}" if name in CATALOG else name  # the catalogue's names stay its own
 
 
 def _may_replace(out: Path) -> bool:

@@ -13,6 +13,7 @@ from engines.folder import EngineFolder
 from engines.progress import Phase
 from llm_server import cli, paths
 from llm_server.pull import PullError, carry_out, make_plan, pull, remove
+from llm_server.sources.catalog import DEFAULT_MODEL
 from tests.hf_folders import write_ir_folder
 from tests.tiny_gguf import TinyModel, write_tiny_gguf
 
@@ -118,6 +119,12 @@ def test_out_names_the_folder_and_never_replaces_another(model: Path, home: Path
     (precious / "thesis.txt").touch()
     with pytest.raises(PullError, match=r"documents is there and is not an engine folder"):
         make_plan(str(model), home, out=precious)
+
+
+def test_names_of_the_catalogue_are_not_taken(home: Path, tmp_path: Path) -> None:
+    namesake = write_tiny_gguf(tmp_path / f"{DEFAULT_MODEL}.gguf")
+    assert make_plan(str(namesake), home).final.name == f"{DEFAULT_MODEL}-gguf"
+    assert make_plan(DEFAULT_MODEL, home).final.name == DEFAULT_MODEL
 
 
 def test_an_unknown_precision_is_refused_with_the_known_ones(model: Path, home: Path) -> None:
