@@ -31,8 +31,8 @@ def adopt(folder: Path, precision: str = "f16") -> EngineFolder:
 
 def test_the_graph_computes_the_same_and_the_facts_are_read(folder: Path) -> None:
     engine = adopt(folder)
-    logits = (StatefulModel(path).logits([1, 40, 77, 105, 3, 200]) for path in (folder, engine.path))
-    np.testing.assert_array_equal(*logits)
+    expected, found = (StatefulModel(path).logits([1, 40, 77, 105, 3, 200]) for path in (folder, engine.path))
+    np.testing.assert_array_equal(found, expected)
     facts = engine.description
     assert (facts.model_name, facts.architecture, facts.precision) == ("Tiny-IR", "llama", "f16")
     assert (facts.end_token_ids, facts.eos_text) == ((2, 0), "<|im_end|>")
