@@ -51,18 +51,64 @@ def disguised(chat: Chat, control_tokens: Sequence[str], spared: str) -> tuple[C
 
     texts = texts_of(chat)
     seen = {token for text, by in texts for token in control.findall(text) if not stays(token, by)}
-    if not seen:
+    begun = {begin for part in inner_parts(chat) if (begin := _begun_token(part, tuple(control_tokens)))}
+    if not seen | begun:
         return chat, Disguise({})
     used = set().union(*(text for text, _ in texts))
     free = (chr(code) for code in PRIVATE_USE if chr(code) not in used)
-    stand_ins = dict(zip(sorted(seen), free, strict=False))
-    if len(stand_ins) < len(seen):
+    stand_ins = dict(zip(sorted(seen | begun), free, strict=False))
+    if len(stand_ins) < len(seen | begun):
         raise StylerError("the request uses every private-use character and control tokens as well", param="messages")
 
     def disguise(text: str, is_assistant: bool) -> str:
         return control.sub(lambda found: found[0] if stays(found[0], is_assistant) else stand_ins[found[0]], text)
 
-    return rewrite_chat(chat, disguise), Disguise(stand_ins, control)
+    def disguise_end(text: str) -> str:
+        begin = _begun_token(text, tuple(control_tokens))
+        head, _, blanks = text.rpartition(begin) if begin else (text, "", "")
+        return f"{head}{stand_ins[begin]}{blanks}" if begin else text
+
+    hidden = rewrite_chat(rewrite_inner_parts(chat, disguise_end), disguise)
+    return hidden, Disguise(stand_ins, control)
+
+
+def inner_parts(chat: Chat) -> list[str]:
+    """Return the text parts that other parts follow: templates may print them back to back."""
+    parts: list[str] = []
+
+    def note(text: str) -> str:
+        parts.append(text)
+        return text
+
+    rewrite_inner_parts(chat, note)
+    return parts
+
+
+def rewrite_inner_parts(chat: Chat, rewrite: Callable[[str], str]) -> Chat:
+    """Rewrite the text parts that other parts follow."""
+
+    def rewritten(message: Message) -> Message:
+        if message.content is None or isinstance(message.content, str) or len(message.content) < 2:
+            return message
+        *inner, last = message.content
+        content = (*(part if isinstance(part, Media) else Text(rewrite(part.text)) for part in inner), last)
+        return replace(message, content=content)
+
+    return replace(chat, messages=tuple(map(rewritten, chat.messages)))
+
+
+def _begun_token(text: str, control_tokens: tuple[str, ...]) -> str:
+    """The longest beginning of a control string, not a whole one, that a text ends with, but for blanks."""
+    beginnings, longest = _beginnings(control_tokens)
+    text = text[-2 * longest :].rstrip() or text.rstrip()
+    return next((text[-size:] for size in range(min(longest, len(text)), 0, -1) if text[-size:] in beginnings), "")
+
+
+@lru_cache(maxsize=64)
+def _beginnings(control_tokens: tuple[str, ...]) -> tuple[frozenset[str], int]:
+    """All proper beginnings of control strings, and the length of the longest."""
+    beginnings = {token[:size] for token in control_tokens for size in range(1, len(token))}
+    return frozenset(beginnings), max(map(len, beginnings), default=0)
 
 
 @lru_cache(maxsize=64)
