@@ -60,6 +60,9 @@ class TimedOutError(EngineError):
 
     code = "timed_out"
 
+    def __init__(self, message: str = "the answer was not complete within the request's timeout") -> None:
+        super().__init__(message)
+
 
 class EngineDeadError(EngineError):
     """The executor was shut down or its engine thread is gone; no request will ever be served again."""

@@ -4,6 +4,7 @@ Source: llguidance (github.com/guidance-ai/llguidance), an Earley parser over a 
 bit per token of the vocabulary.
 """
 
+import asyncio
 import json
 import re
 from collections import OrderedDict
@@ -25,6 +26,7 @@ from engines.errors import GuideError
 MAX_SOURCE_BYTES = 256 * 1024
 MAX_DEPTH = 64
 CACHE_SIZE = 256
+COMPILE_TIMEOUT_S = 10.0
 MAX_MESSAGE = 300
 
 JSON_OPTIONS = {"whitespace_pattern": r"[ ]?|\n[ ]{0,32}"}
@@ -66,6 +68,14 @@ class GuideCompiler:
         self._end_token_ids = end_token_ids
         self._cache: OrderedDict[Guide, llguidance.LLMatcher] = OrderedDict()
         self._lock = Lock()
+
+    async def prepare(self, guide: Guide) -> None:
+        """Compile a guide off the loop and keep it. Raises GuideError, also for one that takes too long."""
+        try:
+            async with asyncio.timeout(COMPILE_TIMEOUT_S):
+                await asyncio.to_thread(self.matcher, guide)
+        except TimeoutError as exc:
+            raise GuideError(f"the {guide.kind} takes over {COMPILE_TIMEOUT_S:g} s to compile", "guide") from exc
 
     def matcher(self, guide: Guide) -> GuideMatcher:
         """Return a matcher at the grammar's start. Raises GuideError where the guide does not compile."""

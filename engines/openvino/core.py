@@ -36,8 +36,6 @@ class Runner(Protocol):
 Outcome = tuple[str, TokenOutput | EngineError]
 """A sequence's id and what a step gave it."""
 
-TIMED_OUT = "the answer was not complete within the request's timeout"
-
 RATE_WINDOW_S = 5.0
 """Rates in the stats cover so many seconds."""
 
@@ -58,7 +56,7 @@ class EngineCore:
         If the model throws, the sequences of this step are over and the engine is as good as before.
         """
         start = time.perf_counter()
-        late: list[Outcome] = [(seq_id, TimedOutError(TIMED_OUT)) for seq_id in self.scheduler.expire(time.monotonic())]
+        late: list[Outcome] = [(seq_id, TimedOutError()) for seq_id in self.scheduler.expire(time.monotonic())]
         batch = self.scheduler.schedule()
         return late + self._run(batch, start) if batch else late
 

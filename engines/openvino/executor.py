@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 
 from engines.config import EngineConfig
 from engines.contract import ExecutorInfo, ExecutorStats, GenerationRequest, Guide, TokenOutput
-from engines.errors import EngineDeadError, EngineError, GuideError, OverloadedError, UnsupportedFeatureError
+from engines.errors import EngineDeadError, EngineError, OverloadedError, UnsupportedFeatureError
 from engines.folder import EngineFolder
-from engines.guides import GuideCompiler, GuideMatcher
+from engines.guides import GuideCompiler
 from engines.openvino.blocks import BlockPool, block_keys
 from engines.openvino.core import EngineCore, Outcome
 from engines.openvino.policy import POLICIES
@@ -25,9 +25,6 @@ from engines.stream import OutputStream
 from engines.validation import check_request
 
 log = logging.getLogger(__name__)
-
-COMPILE_TIMEOUT_S = 10.0
-"""A guide that takes longer to compile is refused."""
 
 
 class OpenVINOExecutor:
@@ -108,11 +105,7 @@ class OpenVINOExecutor:
 
     async def compile(self, guide: Guide) -> None:
         """Compile a guide off the loop and keep it. Raises GuideError."""
-        try:
-            async with asyncio.timeout(COMPILE_TIMEOUT_S):
-                await asyncio.to_thread(self._matcher, guide)
-        except TimeoutError as exc:
-            raise GuideError(f"the {guide.kind} takes over {COMPILE_TIMEOUT_S:g} s to compile", "guide") from exc
+        await self._compiler().prepare(guide)
 
     def stats(self) -> ExecutorStats:
         """Return the snapshot of the last step."""
@@ -128,15 +121,15 @@ class OpenVINOExecutor:
         self._die(EngineDeadError("the engine was shut down"))
         self._core.close()
 
-    def _matcher(self, guide: Guide) -> GuideMatcher:
+    def _compiler(self) -> GuideCompiler:
         if self._guides is None:
             raise UnsupportedFeatureError("this engine was loaded without a tokenizer to guide with", "guide")
-        return self._guides.matcher(guide)
+        return self._guides
 
     def _sequence(self, request: GenerationRequest) -> Sequence:
         self._num_arrived += 1
         keys = block_keys(request.prompt_token_ids, self._info.block_size, salt=request.cache_salt)
-        matcher = self._matcher(request.guide) if request.guide is not None else None
+        matcher = self._compiler().matcher(request.guide) if request.guide is not None else None
         return Sequence(request, keys, self._num_arrived, self._info.block_size, matcher)
 
     def _run(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from engines.config import EngineConfig
 from engines.contract import ExecutorInfo, ExecutorStats, GenerationRequest, Guide, SamplingParams, TokenOutput
-from engines.errors import EngineDeadError, EngineError, GuideError, OverloadedError, StepFailedError, TimedOutError
+from engines.errors import EngineDeadError, EngineError, OverloadedError, StepFailedError, TimedOutError
 from engines.folder import EngineFolder
 from engines.guides import GuideCompiler
 from engines.stream import OutputStream
@@ -38,8 +38,6 @@ WARM_UP_S = 600.0
 """How long the first token of all may take."""
 WATCH_S = 1.0
 """How often the workers are looked after."""
-COMPILE_TIMEOUT_S = 10.0
-"""A guide that takes longer to compile is refused."""
 DEAD_SHUTDOWN_S = 3.0
 """How long the shutdown of an engine that has died may take."""
 EXIT_GRACE_S = 3.0
@@ -147,11 +145,7 @@ class TRTLLMExecutor:
 
     async def compile(self, guide: Guide) -> None:
         """Compile a guide off the loop. Raises GuideError."""
-        try:
-            async with asyncio.timeout(COMPILE_TIMEOUT_S):
-                await asyncio.to_thread(self._guides.matcher, guide)
-        except TimeoutError as exc:
-            raise GuideError(f"the {guide.kind} takes over {COMPILE_TIMEOUT_S:g} s to compile", "guide") from exc
+        await self._guides.prepare(guide)
 
     def stats(self) -> ExecutorStats:
         """Return the newest counts and what the newest step reported."""
@@ -190,7 +184,7 @@ class TRTLLMExecutor:
 
     def _time_out(self, sequence: Sequence) -> None:
         if self._is_live(sequence):
-            sequence.stream.put(TimedOutError("the answer was not complete within the request's timeout"))
+            sequence.stream.put(TimedOutError())
             self._drop(sequence)
 
     def _forget(self, sequence: Sequence) -> None:
