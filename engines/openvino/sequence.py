@@ -56,11 +56,6 @@ class Sequence:
         return len(self.token_ids) - self.num_prompt_tokens
 
     @property
-    def num_uncomputed_tokens(self) -> int:
-        """Tokens without KV: the rest of the prompt, or the one token sampled last."""
-        return len(self.token_ids) - self.num_computed_tokens
-
-    @property
     def wants_prompt_logprobs(self) -> bool:
         """Whether every token of the prompt needs logits, so that none can come out of the cache."""
         return self.sampling.prompt_logprobs is not None and not self.has_output
