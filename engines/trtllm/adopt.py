@@ -23,9 +23,9 @@ from engines.folder import (
 )
 from engines.trtllm.checkpoint import Checkpoint, read_json
 from engines.trtllm.errors import TensorRTLLMError
-from engines.trtllm.settings import LOCATION_FILE
+from engines.trtllm.location import ModelKind, ModelLocation
 
-BUILDER = "trtllm-checkpoint-1"
+BUILDER = "trtllm-checkpoint-2"
 _SAMPLING_NAMES = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
@@ -44,7 +44,7 @@ def adopt_checkpoint(path: Path, target: Path, versions: Mapping[str, str] | Non
         (target / CHAT_TEMPLATE_FILE).write_text(template, encoding="utf-8")
     generation = _optional(checkpoint.path / "generation_config.json")
     _write_json(target / GENERATION_CONFIG_FILE, _sampling_defaults(generation))
-    _write_json(target / LOCATION_FILE, {"model_path": str(checkpoint.path)})
+    ModelLocation(ModelKind.CHECKPOINT, checkpoint.path).write(target)
     return describe_folder(target, _describe(checkpoint, generation, texts, versions or {}))
 
 

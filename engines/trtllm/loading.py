@@ -3,13 +3,11 @@
 Source of the arguments: `TorchLlmArgs`, tensorrt_llm/llmapi/llm_args.py, release 1.2.
 """
 
-import json
 import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +18,9 @@ from engines.guides import GuideCompiler
 from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.driver import CheckpointDriver
 from engines.trtllm.errors import TensorRTLLMError
+from engines.trtllm.location import ModelLocation
 from engines.trtllm.sampling import SamplingTranslator
-from engines.trtllm.settings import LOCATION_FILE, llm_arguments
+from engines.trtllm.settings import llm_arguments
 from engines.trtllm.support import Refusals, way_of
 
 log = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ def load_parts(
     folder: EngineFolder, config: EngineConfig
 ) -> tuple[CheckpointDriver, ExecutorInfo, Refusals, GuideCompiler]:
     """Start TensorRT-LLM for a folder and return what an executor is made of. Raises TensorRTLLMError."""
-    checkpoint = Checkpoint(_location(folder))
+    checkpoint = Checkpoint(ModelLocation.read(folder.path).path)
     limit = folder.description.max_sequence_length
     max_sequence_length = min(limit, config.max_sequence_length or limit)
     arguments = llm_arguments(checkpoint, config, max_sequence_length)  # refuses before anything slow is done
@@ -89,14 +88,6 @@ def load_parts(
     )
     refusals = Refusals(config, counts_prompt=not translator.leaves_prompt_out)
     return CheckpointDriver(llm, translator, runtime.errors.RequestError), info, refusals, guides
-
-
-def _location(folder: EngineFolder) -> Path:
-    document: Mapping[str, Any] = json.loads((folder.path / LOCATION_FILE).read_text(encoding="utf-8"))
-    path = Path(document["model_path"])
-    if not path.is_dir():
-        raise TensorRTLLMError(f"{folder.path} was made for the checkpoint {path}, which is gone")
-    return path
 
 
 def _construct(runtime: Runtime, arguments: Mapping[str, Any]) -> Any:

@@ -12,8 +12,6 @@ from engines.config import EngineConfig
 from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.errors import TensorRTLLMError
 
-LOCATION_FILE = "trtllm.json"
-"""File of the engine folder that says where the model lies, which is never copied."""
 SAMPLERS = {"trtllm": "TRTLLMSampler", "torch": "TorchSampler"}
 _GIB = 2**30
 

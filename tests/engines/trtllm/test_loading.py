@@ -75,7 +75,8 @@ def test_a_checkpoint_is_described_where_it_lies(tiny_checkpoint: Path, trtllm_e
     assert (description.precision, description.max_sequence_length) == ("bfloat16", 512)
     assert description.eos_text == "<|im_end|>"
     assert folder.chat_template is not None
-    assert json.loads((trtllm_engine / "trtllm.json").read_text()) == {"model_path": str(tiny_checkpoint)}
+    location = {"kind": "checkpoint", "path": str(tiny_checkpoint)}
+    assert json.loads((trtllm_engine / "trtllm.json").read_text()) == location
 
 
 def test_a_checkpoint_that_is_gone_is_refused(tiny_checkpoint: Path, tmp_path: Path) -> None:
