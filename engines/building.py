@@ -3,6 +3,7 @@
 A builder is found by the name of its engine in a table of "module:function" strings; the table itself imports nothing.
 """
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -81,3 +82,11 @@ BUILDERS: Mapping[str, Builder] = {
     ),
 }
 """Name of an engine, as engine.json gives it, to its builder."""
+
+
+def refuse_full_disk(folder: Path, needed_bytes: int) -> None:
+    """Raise BuildError unless the disk of `folder` has so much room."""
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < needed_bytes:
+        needed, free = (f"{count / 2**20:.0f} MiB" for count in (needed_bytes, free_bytes))
+        raise BuildError(f"the build needs {needed} of free disk space and finds {free}")

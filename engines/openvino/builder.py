@@ -6,8 +6,9 @@ from pathlib import Path
 
 from engines.building import BuildRequest
 from engines.folder import EngineDescription, EngineFolder, PrecisionLoss, describe_folder
+from engines.model_facts import ModelFacts
 from engines.model_files import ModelFormat
-from engines.openvino.conversion import EXACT_PRECISION, ModelFacts
+from engines.openvino.conversion import EXACT_PRECISION
 from engines.openvino.gguf_builder import import_gguf
 from engines.openvino.hf_builder import import_hugging_face
 from engines.openvino.ir_builder import import_ir

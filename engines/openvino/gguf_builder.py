@@ -12,17 +12,10 @@ from pathlib import Path
 
 from gguf import TokenType
 
-from engines.building import BuildError, BuildRequest
+from engines.building import BuildError, BuildRequest, refuse_full_disk
+from engines.model_facts import END_TEXTS, ModelFacts, write_texts
 from engines.model_files import IR_FILE
-from engines.openvino.conversion import (
-    END_TEXTS,
-    EXACT_PRECISION,
-    NO_TELEMETRY,
-    ModelFacts,
-    refuse_full_disk,
-    run_child,
-    write_texts,
-)
+from engines.openvino.conversion import EXACT_PRECISION, NO_TELEMETRY, run_child
 from engines.openvino.exact_vectors import restore_vectors
 from engines.openvino.gguf_f16 import write_f16
 from engines.openvino.gguf_model import GgufError, GgufModel

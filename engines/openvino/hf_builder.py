@@ -8,13 +8,14 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from engines.building import BuildError, BuildRequest
+from engines.building import BuildError, BuildRequest, refuse_full_disk
 from engines.folder import TOKENIZER_FILE
+from engines.hf_metadata import HuggingFaceMetadata, read_tokenizer
+from engines.model_facts import ModelFacts, write_texts
 from engines.model_files import IR_FILE, ModelFiles
-from engines.openvino.conversion import EXACT_PRECISION, ModelFacts, refuse_full_disk, run_child, write_texts
+from engines.openvino.conversion import EXACT_PRECISION, run_child
 from engines.openvino.convert_env import ConvertEnv, pinned_versions
 from engines.openvino.graph import check_servable, compress_matrices
-from engines.openvino.hf_metadata import HuggingFaceMetadata, read_tokenizer
 from engines.progress import Phase, Progress
 
 _EXPORT = Path(__file__).with_name("hf_export.py")

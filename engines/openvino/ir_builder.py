@@ -3,12 +3,12 @@
 from importlib.metadata import version
 from pathlib import Path
 
-from engines.building import BuildError, BuildRequest
+from engines.building import BuildError, BuildRequest, refuse_full_disk
 from engines.folder import TOKENIZER_FILE
+from engines.hf_metadata import HuggingFaceMetadata, read_tokenizer
+from engines.model_facts import ModelFacts, write_texts
 from engines.model_files import IR_FILE, WEIGHTS_FILE
-from engines.openvino.conversion import ModelFacts, refuse_full_disk, write_texts
 from engines.openvino.graph import check_servable, keep_kv_exact, read_graph, save_graph, weights_precision
-from engines.openvino.hf_metadata import HuggingFaceMetadata, read_tokenizer
 from engines.progress import Phase, Progress
 
 

@@ -7,11 +7,12 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from engines.building import BuildError
+from engines.building import BuildError, refuse_full_disk
 from engines.folder import TOKENIZER_FILE, PrecisionLoss
+from engines.hf_metadata import read_tokenizer
+from engines.model_facts import ModelFacts
 from engines.model_files import IR_FILE, WEIGHTS_FILE
-from engines.openvino.conversion import NO_TELEMETRY, ModelFacts, refuse_full_disk, run_child
-from engines.openvino.hf_metadata import read_tokenizer
+from engines.openvino.conversion import NO_TELEMETRY, run_child
 from engines.openvino.precision_loss import measure_loss
 from engines.progress import Phase, Progress
 

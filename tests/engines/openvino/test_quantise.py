@@ -7,8 +7,8 @@ import pytest
 
 from engines.building import BuildError
 from engines.folder import TOKENIZER_FILE, EngineFolder, PrecisionLoss
+from engines.hf_metadata import read_tokenizer
 from engines.openvino.builder import build_engine
-from engines.openvino.hf_metadata import read_tokenizer
 from engines.openvino.precision_loss import measure_loss
 from tests.engine_fixtures import build_request
 from tests.hf_folders import write_ir_folder

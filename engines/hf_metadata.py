@@ -13,8 +13,8 @@ from tokenizers import Tokenizer
 
 from engines.building import BuildError
 from engines.folder import CHAT_TEMPLATE_FILE, GENERATION_CONFIG_FILE
+from engines.model_facts import END_TEXTS, ModelFacts
 from engines.model_files import CONFIG_FILE
-from engines.openvino.conversion import END_TEXTS, ModelFacts
 
 JsonObject: TypeAlias = Mapping[str, object]
 
