@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from shutil import copyfile
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,61 @@ def write_checkpoint(folder: Path, tokenizer: Path, **fields: object) -> Path:
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [config["eos_token_id"]]}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHAT_TEMPLATE}))
+    return folder
+
+
+def engine_config(vocab_size: int = 300, tp_size: int = 1, **build: Any) -> dict[str, Any]:
+    """What trtllm-build writes as config.json of a tiny llama; `build` changes fields of its build_config."""
+    plugins = {
+        "gpt_attention_plugin": "auto",
+        "lora_plugin": None,
+        "context_fmha": True,
+        "paged_kv_cache": True,
+        "remove_input_padding": True,
+        "tokens_per_block": 32,
+        "use_paged_context_fmha": True,
+    }
+    return {
+        "version": "1.2.1",
+        "pretrained_config": {
+            "architecture": "LlamaForCausalLM",
+            "dtype": "float16",
+            "vocab_size": vocab_size,
+            "hidden_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_size": 16,
+            "max_position_embeddings": 512,
+            "mapping": {"world_size": tp_size, "tp_size": tp_size, "pp_size": 1, "cp_size": 1, "gpus_per_node": 8},
+            "quantization": {"quant_algo": None, "kv_cache_quant_algo": None},
+        },
+        "build_config": {
+            "max_input_len": 511,
+            "max_seq_len": 512,
+            "max_batch_size": 8,
+            "max_beam_width": 1,
+            "max_num_tokens": 64,
+            "max_prompt_embedding_table_size": 0,
+            "kv_cache_type": "PAGED",
+            "gather_context_logits": True,
+            "gather_generation_logits": True,
+            "max_draft_len": 0,
+            "speculative_decoding_mode": 1,
+            "use_mrope": False,
+            "lora_config": {"lora_dir": [], "max_lora_rank": 64, "lora_target_modules": []},
+            "plugin_config": plugins,
+            **build,
+        },
+    }
+
+
+def write_prebuilt(folder: Path, document: dict[str, Any]) -> Path:
+    """Write the folder of a prebuilt engine: its config.json and a file per rank."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(document))
+    for rank in range(document.get("pretrained_config", {}).get("mapping", {}).get("world_size", 1)):
+        (folder / f"rank{rank}.engine").write_bytes(b"a serialised engine")
     return folder
 
 
