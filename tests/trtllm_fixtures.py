@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from shutil import copyfile
@@ -31,15 +32,25 @@ CONFIG = {
 }
 
 
+@contextmanager
+def fake_package() -> Iterator[ModuleType]:
+    """Make the fake package importable, and give its stage; inside another such block it is the same package."""
+    is_outermost = "tensorrt_llm" not in sys.modules
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FAKES)
+        stage = import_module("tensorrt_llm.stage")
+        stage.reset()
+        yield stage
+    if is_outermost:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "tensorrt_llm"]:
+            del sys.modules[name]
+
+
 @pytest.fixture
-def fake_trtllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Make the fake package importable for one test, and return its stage."""
-    monkeypatch.syspath_prepend(FAKES)
-    stage = import_module("tensorrt_llm.stage")
-    stage.reset()
-    yield stage
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tensorrt_llm"]:
-        del sys.modules[name]
+def fake_trtllm() -> Iterator[ModuleType]:
+    """The stage of the fake package, which can be imported for the time of one test."""
+    with fake_package() as stage:
+        yield stage
 
 
 def write_checkpoint(folder: Path, tokenizer: Path, **fields: object) -> Path:
