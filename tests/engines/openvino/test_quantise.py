@@ -1,6 +1,6 @@
-"""Lower precisions say what they lost. NNCF is an extra: without it these tests say so."""
+"""Lower precisions say what they lost."""
 
-from importlib.util import find_spec
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,16 +13,12 @@ from engines.openvino.precision_loss import measure_loss
 from tests.engine_fixtures import build_request
 from tests.hf_folders import write_ir_folder
 
-HAS_NNCF = find_spec("nncf") is not None
-needs_nncf = pytest.mark.skipif(not HAS_NNCF, reason="needs the extra: pip install 'llm-server[quantize]'")
-
 
 def lower(model: Path, target: Path, precision: str) -> EngineFolder:
     target.mkdir()
     return build_engine(build_request(model, precision), target, "tests")
 
 
-@needs_nncf
 @pytest.mark.parametrize(("precision", "agreement", "distance"), [("int8", 0.95, 0.03), ("int4", 0.5, 0.4)])
 def test_a_lower_precision_is_smaller_and_its_loss_is_kept(
     precision: str, agreement: float, distance: float, tiny_engine: Path, tmp_path: Path
@@ -38,7 +34,6 @@ def test_a_lower_precision_is_smaller_and_its_loss_is_kept(
     assert {file.name for file in lowered.path.iterdir()} == {*lowered.files, "engine.json"}
 
 
-@needs_nncf
 def test_what_is_lowered_already_is_refused(tiny_engine: Path, tmp_path: Path) -> None:
     int8 = lower(tiny_engine.parent / "tiny.gguf", tmp_path / "int8", "int8")
     folder = write_ir_folder(tmp_path / "ir", int8.path)
@@ -47,8 +42,8 @@ def test_what_is_lowered_already_is_refused(tiny_engine: Path, tmp_path: Path) -
         lower(folder, tmp_path / "int4", "int4")
 
 
-@pytest.mark.skipif(HAS_NNCF, reason="NNCF is installed")
-def test_without_nncf_the_extra_is_named(tiny_engine: Path, tmp_path: Path) -> None:
+def test_without_nncf_the_extra_is_named(tiny_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nncf", None)  # as if it were not installed
     with pytest.raises(BuildError, match=r"int8 weights need NNCF: pip install 'llm-server\[quantize\]'"):
         lower(tiny_engine.parent / "tiny.gguf", tmp_path / "engine", "int8")
     assert list((tmp_path / "engine").iterdir()) == []
