@@ -16,7 +16,6 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from engines.config import EngineConfig
 from engines.contract import ExecutorInfo, ExecutorStats, GenerationRequest, Guide, SamplingParams, TokenOutput
@@ -24,8 +23,7 @@ from engines.errors import EngineDeadError, EngineError, OverloadedError, StepFa
 from engines.folder import EngineFolder
 from engines.guides import GuideCompiler
 from engines.stream import OutputStream
-from engines.trtllm.driver import STATS_PAUSE_S, CheckpointDriver
-from engines.trtllm.outputs import OutputReader
+from engines.trtllm.driver import STATS_PAUSE_S, Driver, Generation
 from engines.trtllm.stats import Stats
 from engines.trtllm.support import Refusals
 from engines.validation import check_request
@@ -51,8 +49,8 @@ class Sequence:
     sort_key: tuple[int, int]
     request: GenerationRequest = field(compare=False)
     stream: OutputStream = field(compare=False, default_factory=OutputStream)
-    result: Any = field(compare=False, default=None)
-    """TensorRT-LLM's RequestOutput once it is submitted."""
+    generation: Generation | None = field(compare=False, default=None)
+    """Once it is submitted."""
     task: asyncio.Task[None] | None = field(compare=False, default=None)
     timer: asyncio.TimerHandle | None = field(compare=False, default=None)
     """Of its deadline."""
@@ -63,7 +61,7 @@ class TRTLLMExecutor:
 
     def __init__(
         self,
-        driver: CheckpointDriver,
+        driver: Driver,
         info: ExecutorInfo,
         refusals: Refusals,
         guides: GuideCompiler,
@@ -198,7 +196,7 @@ class TRTLLMExecutor:
             self._waiting.remove(sequence)
             heapq.heapify(self._waiting)
         else:
-            self._abort(sequence, sequence.task)
+            self._abort(sequence)
 
     def _admit(self) -> None:
         """Submit what waits, as far as slots are free."""
@@ -210,11 +208,11 @@ class TRTLLMExecutor:
         # Prompt tokens out of the cache have no logits: a salt of its own keeps the request from using it.
         salt = request.cache_salt if request.sampling.prompt_logprobs is None else secrets.token_hex(16)
         try:
-            sequence.result = self._driver.generate(request, salt)
+            generation = sequence.generation = self._driver.generate(request, salt)
         except Exception as exc:  # TensorRT-LLM has no common class for what it refuses, and none for its death
             self._fail(sequence, exc, is_fatal=self._driver.failure() is not None)
             return
-        sequence.task = asyncio.create_task(self._read(sequence))
+        sequence.task = asyncio.create_task(self._read(sequence, generation))
         self._running.add(sequence.task)
         sequence.task.add_done_callback(self._free_slot)
         self._has_news.set()
@@ -223,36 +221,36 @@ class TRTLLMExecutor:
         self._running.discard(task)
         self._admit()
 
-    async def _read(self, sequence: Sequence) -> None:
-        """Hand on the responses of a sequence, and read on to the last one when it is over for us."""
-        reader = OutputReader(sequence.request, self._info.vocab_size)
+    async def _read(self, sequence: Sequence, generation: Generation) -> None:
+        """Hand on the outputs of a sequence, and read on to the end when it is over for us."""
         try:
-            async for result in sequence.result:
-                if self._is_live(sequence) and (output := reader.read(result)) is not None:
-                    self._deliver(sequence, output)
+            async for output in generation:
+                if self._is_live(sequence):
+                    self._deliver(sequence, generation, output)
             if self._is_live(sequence):
                 raise StepFailedError("TensorRT-LLM ended the sequence without a reason")
         except Exception as exc:
             self._fail(sequence, exc, is_fatal=not isinstance(exc, (EngineError, self._driver.request_error)))
         finally:
-            if not sequence.result.finished:  # leaving the loop does not stop the engine
-                sequence.result.abort()
+            if not generation.finished:  # leaving the loop does not stop the engine
+                generation.abort()
 
-    def _deliver(self, sequence: Sequence, output: TokenOutput) -> None:
+    def _deliver(self, sequence: Sequence, generation: Generation, output: TokenOutput) -> None:
         sequence.stream.put(output)
         self._stats.count(output, len(sequence.request.prompt_token_ids))
         if output.finish_reason is not None:
             self._forget(sequence)
-            if not sequence.result.finished:  # it stopped within the tokens of one response
-                assert sequence.task is not None
-                self._abort(sequence, sequence.task)
+            if not generation.finished:  # it stopped within the tokens of one response
+                self._abort(sequence)
 
     def _is_live(self, sequence: Sequence) -> bool:
         return self._live.get(sequence.request.seq_id) is sequence
 
-    def _abort(self, sequence: Sequence, task: asyncio.Task[None]) -> None:
-        sequence.result.abort()
-        asyncio.get_running_loop().call_later(DRAIN_S, task.cancel)
+    def _abort(self, sequence: Sequence) -> None:
+        assert sequence.generation is not None
+        assert sequence.task is not None
+        sequence.generation.abort()
+        asyncio.get_running_loop().call_later(DRAIN_S, sequence.task.cancel)
 
     def _fail(self, sequence: Sequence, exc: Exception, *, is_fatal: bool) -> None:
         """End one sequence with an error, or all of them."""
@@ -274,7 +272,8 @@ class TRTLLMExecutor:
     async def _warm_up(self) -> int:
         """Return the number of KV blocks, which the engine tells only once it has worked."""
         request = GenerationRequest("warm-up", (0,), SamplingParams(temperature=0.0), max_tokens=1)
-        await self._driver.generate(request, secrets.token_hex(16))
+        async for _ in self._driver.generate(request, secrets.token_hex(16)):
+            pass
         while self._stats.num_blocks is None:
             async for step in self._driver.stats():
                 self._stats.fold(step)

@@ -16,7 +16,7 @@ from engines.contract import ExecutorInfo
 from engines.folder import EngineFolder
 from engines.guides import GuideCompiler
 from engines.trtllm.checkpoint import Checkpoint
-from engines.trtllm.driver import CheckpointDriver
+from engines.trtllm.checkpoint_driver import CheckpointDriver
 from engines.trtllm.errors import TensorRTLLMError
 from engines.trtllm.location import ModelLocation
 from engines.trtllm.sampling import SamplingTranslator
@@ -87,7 +87,8 @@ def load_parts(
         num_blocks=0,
     )
     refusals = Refusals(config, counts_prompt=not translator.leaves_prompt_out)
-    return CheckpointDriver(llm, translator, runtime.errors.RequestError), info, refusals, guides
+    driver = CheckpointDriver(llm, translator, runtime.errors.RequestError, description.vocab_size)
+    return driver, info, refusals, guides
 
 
 def _construct(runtime: Runtime, arguments: Mapping[str, Any]) -> Any:

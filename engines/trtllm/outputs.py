@@ -1,8 +1,7 @@
-"""RequestOutput to TokenOutput: read at once, for TensorRT-LLM changes the same object with every response.
+"""What a response of TensorRT-LLM brought to TokenOutput, whichever driver it came from."""
 
-Source: tensorrt_llm/executor/result.py, release 1.2.
-"""
-
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,64 +13,79 @@ from engines.errors import StepFailedError
 Rows = NDArray[np.float32]
 
 
-class OutputReader:
-    """Reads the responses of one sequence."""
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What one response brought."""
+
+    token_ids: Sequence[int]
+    """Those that are new."""
+    reason: str | None
+    """Why the sequence is over, in TensorRT-LLM's own word; None while it runs."""
+    num_cached_tokens: int = 0
+    """Prompt tokens that came out of the prefix cache; only the first response is asked."""
+    generation_logits: Any = None
+    """Tensor [..., vocab_size padded] whose last rows are those that the new tokens were drawn from."""
+    context_logits: Any = None
+    """Tensor [..., vocab_size padded] of the prompt; only the first response is asked."""
+
+
+class OutputBuilder:
+    """Builds the outputs of one sequence, and decides when it is over."""
 
     def __init__(self, request: GenerationRequest, vocab_size: int) -> None:
         self._request = request
         self._vocab_size = vocab_size
-        self._is_first = True
+        self.is_first = True
+        """Whether nothing has been built yet."""
 
-    def read(self, result: Any) -> TokenOutput | None:
-        """Return what the newest response brought, None if that is nothing. Raises StepFailedError.
+    def build(self, arrival: Arrival) -> TokenOutput | None:
+        """Return what a response brought, None if that is nothing. Raises StepFailedError.
 
         Whether the sequence is over is decided here: by a stop token whatever reason is given, for a stop token that
         is also the last one allowed is reported as "length".
         """
-        completion = result.outputs[0]
-        token_ids = list(completion.token_ids_diff)
-        finish_reason = self._finish_reason(token_ids, completion)
+        token_ids = list(arrival.token_ids)
+        finish_reason = self._finish_reason(token_ids, arrival.reason)
         if not token_ids and finish_reason is None:
             return None
         output = TokenOutput(
             tuple(token_ids),
             finish_reason,
-            self._logprobs(token_ids, completion),
-            num_cached_tokens=int(result.cached_tokens) if self._is_first else None,
-            prompt_logprobs=self._prompt_logprobs(result) if self._is_first else None,
+            self._logprobs(token_ids, arrival),
+            num_cached_tokens=arrival.num_cached_tokens if self.is_first else None,
+            prompt_logprobs=self._prompt_logprobs(arrival) if self.is_first else None,
         )
-        self._is_first = False
+        self.is_first = False
         return output
 
-    def _finish_reason(self, token_ids: list[int], completion: Any) -> FinishReason | None:
+    def _finish_reason(self, token_ids: list[int], reason: str | None) -> FinishReason | None:
         """Tell whether and why the sequence is over; tokens behind a stop token are dropped from `token_ids`."""
         stop = next((n for n, token_id in enumerate(token_ids) if token_id in self._request.stop_token_ids), None)
         if stop is not None:
             del token_ids[stop + 1 :]
             return FinishReason.STOP
-        reason = completion.finish_reason
-        if reason in (None, "not_finished"):
+        if reason is None:
             return None
         if reason == "length":
             return FinishReason.LENGTH
         raise StepFailedError(f"TensorRT-LLM ended the sequence with {reason!r}, which nobody asked for")
 
-    def _logprobs(self, token_ids: list[int], completion: Any) -> tuple[TokenLogprob, ...]:
+    def _logprobs(self, token_ids: list[int], arrival: Arrival) -> tuple[TokenLogprob, ...]:
         num_alternatives = self._request.sampling.logprobs
         if num_alternatives is None or not token_ids:
             return ()
-        rows = self._rows(completion.generation_logits)
-        num_new = len(completion.token_ids_diff)  # tokens behind a stop token have rows, too
+        rows = self._rows(arrival.generation_logits)
+        num_new = len(arrival.token_ids)  # tokens behind a stop token have rows, too
         if len(rows) < num_new:
             raise StepFailedError(f"TensorRT-LLM sent {len(rows)} rows of logits for {num_new} tokens")
         return _report(rows[-num_new:][: len(token_ids)], token_ids, num_alternatives)
 
-    def _prompt_logprobs(self, result: Any) -> tuple[TokenLogprob, ...] | None:
+    def _prompt_logprobs(self, arrival: Arrival) -> tuple[TokenLogprob, ...] | None:
         num_alternatives = self._request.sampling.prompt_logprobs
         if num_alternatives is None:
             return None
         following = self._request.prompt_token_ids[1:]
-        rows = self._rows(result.context_logits)
+        rows = self._rows(arrival.context_logits)
         if len(rows) < len(following):
             raise StepFailedError(f"TensorRT-LLM sent {len(rows)} rows of logits for a prompt of {len(following) + 1}")
         return _report(rows[: len(following)], list(following), num_alternatives)
