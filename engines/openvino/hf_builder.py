@@ -38,6 +38,7 @@ def import_hugging_face(request: BuildRequest, target: Path, progress: Progress)
         own, made = request.model.path / TOKENIZER_FILE, exported / TOKENIZER_FILE
         tokenizer = read_tokenizer(own if own.is_file() else made)
     vocab_size = check_servable(target / IR_FILE)
+    metadata.refuse_more_tokens_than(vocab_size, tokenizer)
     progress(Phase.CONVERT, 2, 2)
     write_texts(target, tokenizer, metadata.chat_template(), metadata.sampling_defaults())
     versions = {package: version(package) for package in ("openvino", "tokenizers")}
@@ -46,6 +47,7 @@ def import_hugging_face(request: BuildRequest, target: Path, progress: Progress)
         name=request.name,
         precision=EXACT_PRECISION,
         vocab_size=vocab_size,
+        max_sequence_length=metadata.context_length(),
         versions=versions | pinned_versions("optimum-intel", "transformers", "torch"),
     )
 

@@ -28,6 +28,7 @@ def import_ir(request: BuildRequest, target: Path, progress: Progress) -> ModelF
     refuse_full_disk(target, weights.stat().st_size)
     progress(Phase.CONVERT, 0, 1)
     vocab_size = check_servable(folder / IR_FILE)
+    metadata.refuse_more_tokens_than(vocab_size, tokenizer)
     graph = read_graph(folder / IR_FILE)
     precision = weights_precision(graph)
     keep_kv_exact(graph)
@@ -35,4 +36,11 @@ def import_ir(request: BuildRequest, target: Path, progress: Progress) -> ModelF
     progress(Phase.CONVERT, 1, 1)
     write_texts(target, tokenizer, metadata.chat_template(), metadata.sampling_defaults())
     versions = {package: version(package) for package in ("openvino", "tokenizers")}
-    return metadata.facts(tokenizer, name=request.name, precision=precision, vocab_size=vocab_size, versions=versions)
+    return metadata.facts(
+        tokenizer,
+        name=request.name,
+        precision=precision,
+        vocab_size=vocab_size,
+        max_sequence_length=metadata.context_length(),
+        versions=versions,
+    )

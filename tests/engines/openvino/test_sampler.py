@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engines.contract import GenerationRequest, SamplingParams
-from engines.openvino.sampler import Sampler, uniform
+from engines.openvino.draws import uniform
+from engines.openvino.sampler import Sampler
 from engines.openvino.sequence import Sequence
 from tests.engines.openvino import reference_sampler
 
