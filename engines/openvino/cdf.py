@@ -25,7 +25,8 @@ def chunk_sums(probs: Probs, chunk: int = CHUNK) -> Floats:
 def search(probs: Probs, sums: Floats, target: Floats) -> Ids:
     """Find in each row the first entry at which the running sum exceeds target: the chunk first, then the entry.
 
-    `sums` are those of the chunks, [num_rows, num_chunks], however long a chunk is. Rounding may put target behind the last entry that has any mass: then it is that one.
+    `sums` are those of the chunks, [num_rows, num_chunks], however long a chunk is. Rounding may put target behind the
+    last entry that has any mass: then it is that one.
     """
     rows = np.arange(len(probs))
     running = sums.cumsum(1)

