@@ -82,6 +82,28 @@ class SamplingParams:
     """Stop token ids are masked until so many tokens are generated, or a guide allows nothing else."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptEmbeddings:
+    """Rows that take the place of prompt tokens, such as a vision encoder makes of an image."""
+
+    start: int
+    """Index of the first prompt token whose embedding a row takes the place of; the others follow it."""
+    rows: NDArray[np.float32]
+    """[num_rows, hidden_size], one row per token."""
+    content_hash: bytes
+    """Hash of all that the rows were made of: prefix blocks are shared between equal hashes only."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mrope:
+    """Rotary positions of the tokens of a prompt with images, for models whose positions have several axes."""
+
+    rotary_cos_sin: NDArray[np.float32]
+    """[max_position_embeddings * rotary_dim], flat."""
+    position_delta: int
+    """What the position of a generated token differs by from its index."""
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One prompt, one sequence. `n` and lists of prompts are fanned out above the contract."""
@@ -102,6 +124,9 @@ class GenerationRequest:
     """Sequences reuse each other's prefix blocks only if their salts are equal."""
     timeout_s: float | None = None
     """Seconds from submit to the last token, waiting included; after them the iterator raises TimedOutError."""
+    prompt_embeddings: tuple[PromptEmbeddings, ...] = ()
+    """Images; the tokens whose places they take still count for penalties, and are what a prompt logprob is of."""
+    mrope: Mrope | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +171,8 @@ class ExecutorInfo:
     block_size: int
     """Tokens per KV block."""
     num_blocks: int
+    hidden_size: int = 0
+    """Width of a row of prompt embeddings; 0 where none are taken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Callable
 
-from engines.contract import ExecutorInfo, GenerationRequest, SamplingParams
-from engines.errors import ContextLengthError, InvalidRequestError
+import numpy as np
+
+from engines.contract import ExecutorInfo, GenerationRequest, PromptEmbeddings, SamplingParams
+from engines.errors import ContextLengthError, InvalidRequestError, UnsupportedFeatureError
 
 MAX_LOGPROBS = 20
 
@@ -36,6 +38,7 @@ def check_request(request: GenerationRequest, info: ExecutorInfo) -> None:
     _check_timeout(request.timeout_s)
     _check_token_ids(request, info.vocab_size)
     _check_length(request, info)
+    _check_prompt_embeddings(request, info)
 
 
 def _check_sampling(sampling: SamplingParams) -> None:
@@ -81,3 +84,28 @@ def _check_length(request: GenerationRequest, info: ExecutorInfo) -> None:
                 f"{num_prompt} in the prompt and {max_tokens} for the answer (max_tokens)",
                 "messages" if num_prompt >= limit else "max_tokens",
             )
+
+
+def _check_prompt_embeddings(request: GenerationRequest, info: ExecutorInfo) -> None:
+    if not info.hidden_size and (request.prompt_embeddings or request.mrope is not None):
+        raise UnsupportedFeatureError(f"the engine {info.engine} takes no images for this model", "prompt_embeddings")
+    end = 0
+    for image in sorted(request.prompt_embeddings, key=lambda image: image.start):
+        if fault := _fault(image, info.hidden_size):
+            raise InvalidRequestError(f"prompt_embeddings {fault}", "prompt_embeddings")
+        if image.start < end:
+            raise InvalidRequestError("prompt_embeddings overlap each other", "prompt_embeddings")
+        end = image.start + len(image.rows)
+    if end > len(request.prompt_token_ids):
+        raise InvalidRequestError("prompt_embeddings reach beyond the prompt", "prompt_embeddings")
+
+
+def _fault(image: PromptEmbeddings, hidden_size: int) -> str | None:
+    rows = image.rows
+    if rows.ndim != 2 or rows.shape[1] != hidden_size or not len(rows):
+        return f"must be [num_rows, {hidden_size}], not {list(rows.shape)}"
+    if rows.dtype != np.float32:
+        return f"must be float32, not {rows.dtype}"
+    if not image.content_hash:
+        return "need a content_hash"
+    return "must not start before the prompt" if image.start < 0 else None

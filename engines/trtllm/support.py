@@ -58,6 +58,8 @@ SUPPORT: Mapping[str, Mapping[Sampling, Support]] = {
         "priority": (_E, _E, _E, _E),
         "cache_salt": (_H, _H, _H, _H),
         "timeout_s": (_E, _E, _E, _E),
+        "prompt_embeddings": (_R, _R, _R, _R),
+        "mrope": (_R, _R, _R, _R),
     }.items()
 }
 _DEFAULTS = SamplingParams()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
@@ -29,6 +30,7 @@ from engines import (
     GuideKind,
     InvalidRequestError,
     OverloadedError,
+    PromptEmbeddings,
     SamplingParams,
     TimedOutError,
     TokenOutput,
@@ -555,6 +557,21 @@ def test_a_guided_answer_follows_its_guide(run: Callable[..., None], tiny_engine
             assert text is None or re.fullmatch(pattern, text, re.DOTALL), (text, pattern)
         for text in texts[4:6]:
             assert text is None or set(json.loads(text)) == {"name", "size"}
+
+    run(story)
+
+
+def test_images_are_refused_by_name_or_change_the_answer(run: Callable[..., None]) -> None:
+    async def story(executor: Executor) -> None:
+        plain = await tokens(executor, request_for("plain", range(20)))
+        rows = np.random.default_rng(1).normal(0, 3, (8, executor.info.hidden_size or 4)).astype(np.float32)
+        request = replace(request_for("mine", range(20)), prompt_embeddings=(PromptEmbeddings(10, rows, b"an image"),))
+        if not executor.info.hidden_size:
+            with pytest.raises(UnsupportedFeatureError) as caught:
+                executor.submit(request)
+            assert caught.value.param == "prompt_embeddings"
+        else:
+            assert await tokens(executor, request) != plain
 
     run(story)
 
