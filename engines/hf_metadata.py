@@ -22,6 +22,7 @@ _TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 _TEMPLATE_JSON_FILE = "chat_template.json"  # as processors wrote it before chat_template.jinja
 _SAMPLING_KEYS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "seq_length", "max_sequence_length")
+_NESTED_KEYS = ("text_config", "llm_config")
 _FAMILY_KEYS = ("model_type", "architectures", "_name_or_path")
 
 
@@ -44,12 +45,23 @@ class HuggingFaceMetadata:
             raise BuildError(f"{folder / CONFIG_FILE} is missing or empty")
         return cls(folder, config, generation, tokenizer_config)
 
+    @property
+    def text_config(self) -> JsonObject:
+        """The language model's part of config.json, which models with images keep apart."""
+        nested = (self.config.get(name) for name in _NESTED_KEYS)
+        return next((part for part in nested if isinstance(part, dict)), self.config)
+
     def facts(
-        self, tokenizer: Tokenizer, *, name: str, precision: str, vocab_size: int, versions: Mapping[str, str]
+        self,
+        tokenizer: Tokenizer,
+        *,
+        name: str,
+        precision: str,
+        vocab_size: int,
+        max_sequence_length: int,
+        versions: Mapping[str, str],
     ) -> ModelFacts:
-        """Collect the facts of a graph whose logits have `vocab_size` columns. Raises BuildError on a missing one."""
-        if tokenizer.get_vocab_size() > vocab_size:
-            raise BuildError(f"{self.folder} has more tokens than the {vocab_size} columns of its logits")
+        """Collect the facts of a model whose logits have `vocab_size` columns. Raises BuildError on a missing one."""
         end_token_ids = self._end_token_ids(tokenizer, vocab_size)
         bos_token_id = self._bos_token_id(tokenizer)
         return ModelFacts(
@@ -57,7 +69,7 @@ class HuggingFaceMetadata:
             architecture=str(self.config.get("model_type") or "(none)"),
             precision=precision,
             vocab_size=vocab_size,
-            max_sequence_length=self.context_length(),
+            max_sequence_length=max_sequence_length,
             end_token_ids=end_token_ids,
             eos_text=tokenizer.id_to_token(end_token_ids[0]) or "",
             bos_token_id=bos_token_id,
@@ -85,6 +97,11 @@ class HuggingFaceMetadata:
         values = ((key, self.generation.get(key)) for key in _SAMPLING_KEYS)
         return {key: value for key, value in values if isinstance(value, int | float) and not isinstance(value, bool)}
 
+    def refuse_more_tokens_than(self, vocab_size: int, tokenizer: Tokenizer) -> None:
+        """Refuse a tokenizer with tokens that the logits have no column for. Raises BuildError."""
+        if tokenizer.get_vocab_size() > vocab_size:
+            raise BuildError(f"{self.folder} has more tokens than the {vocab_size} columns of its logits")
+
     def refuse_unfollowed(self) -> None:
         """Refuse what the executor does not follow. Raises BuildError."""
         if vision := next((key for key in ("vision_config", "audio_config") if key in self.config), None):
@@ -102,7 +119,7 @@ class HuggingFaceMetadata:
 
     def context_length(self) -> int:
         """Return how many tokens the model was made for."""
-        found = (self.config.get(key) for key in _CONTEXT_KEYS)
+        found = (self.text_config.get(key) for key in _CONTEXT_KEYS)
         length = next((value for value in found if isinstance(value, int) and value > 0), None)
         if length is None:
             raise BuildError(f"{self.folder / CONFIG_FILE} lacks a positive {_CONTEXT_KEYS[0]}")
@@ -110,7 +127,7 @@ class HuggingFaceMetadata:
 
     def _end_token_ids(self, tokenizer: Tokenizer, vocab_size: int) -> tuple[int, ...]:
         """List the model's end token, then every other token that ends a turn or a text."""
-        named = [*_ids(self.generation.get("eos_token_id")), *_ids(self.config.get("eos_token_id"))]
+        named = [*_ids(self.generation.get("eos_token_id")), *_ids(self.text_config.get("eos_token_id"))]
         own = _token_id(tokenizer, self.tokenizer_config.get("eos_token"))
         known = (_token_id(tokenizer, text) for text in sorted(END_TEXTS))
         found = (token_id for token_id in (*named, own, *known) if token_id is not None)
@@ -121,7 +138,7 @@ class HuggingFaceMetadata:
 
     def _bos_token_id(self, tokenizer: Tokenizer) -> int | None:
         named = _token_id(tokenizer, self.tokenizer_config.get("bos_token"))
-        return named if named is not None else next(_ids(self.config.get("bos_token_id")), None)
+        return named if named is not None else next(_ids(self.text_config.get("bos_token_id")), None)
 
 
 def _ids(value: object) -> Iterator[int]:

@@ -85,6 +85,9 @@ def serve(
         str | None, typer.Option(help="reasoning_content or reasoning. [reasoning_content]")
     ] = None,
     engine: Annotated[str | None, typer.Option(help="openvino or trtllm. [openvino]")] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Folder of the tokenizer, for a TensorRT engine that has none beside it.")
+    ] = None,
     trtllm: Annotated[str | None, typer.Option(help="TensorRT-LLM's settings, a JSON object.")] = None,
     kv_cache_gib: Annotated[float | None, typer.Option(help="Memory for the KV cache, in GiB. [2]")] = None,
     kv_cache_fraction: Annotated[

@@ -75,7 +75,12 @@ class ModelConfig:
     """The name of the field that reasoning goes out in."""
     engine: Literal["openvino", "trtllm"] = "openvino"
     """What runs the model: OpenVINO on a CPU, TensorRT-LLM on NVIDIA GPUs."""
+    tokenizer: Path | None = None
+    """Folder of the tokenizer, for a TensorRT engine that was built elsewhere and has none beside it."""
     executor: EngineConfig = field(default_factory=EngineConfig)
+
+    def __post_init__(self) -> None:
+        _check(self.tokenizer is None or self.engine == "trtllm", "tokenizer is a setting of the engine trtllm")
 
 
 @dataclass(frozen=True, slots=True)

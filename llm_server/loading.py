@@ -22,8 +22,7 @@ def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progre
 
     Raises ConfigError, PullError, EngineFolderError, EngineError, TokenizerError and StylerError.
     """
-    path = adopt(config.model, home) if config.engine == "trtllm" else pull(config.model, home, progress)
-    folder = EngineFolder.load(path)
+    folder = EngineFolder.load(_engine_folder(config, home, progress))
     tokenizer = Tokenizer.load(folder.tokenizer_path, pool)
     styler = _styler(config, folder, tokenizer)
     marks = (tokenizer.token_id(stop) for stop in styler.stop)
@@ -38,6 +37,12 @@ def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progre
         defaults=folder.generation_config(),
         created=int(time.time()),
     )
+
+
+def _engine_folder(config: ModelConfig, home: Path, progress: Progress) -> Path:
+    if config.engine == "trtllm":
+        return adopt(config.model, home, config.tokenizer, progress)
+    return pull(config.model, home, progress)
 
 
 def _hidden(tokenizer: Tokenizer, styler: Styler) -> dict[str, int]:

@@ -17,6 +17,11 @@ def engines(home: Path) -> Path:
     return home / "engines"
 
 
+def checkpoints(home: Path) -> Path:
+    """Return the folder that holds checkpoints which were downloaded to be served as they are."""
+    return home / "checkpoints"
+
+
 def convert_env(home: Path) -> Path:
     """Return the folder of the environment that converts Hugging Face models."""
     return home / "convert-env"

@@ -127,7 +127,7 @@ def carry_out(plan: Plan, progress: Progress = silent) -> Path:
     try:
         if plan.outdated(progress) is None:
             return plan.final
-        with _lock(plan.final, progress):
+        with locked(plan.final, progress):
             if plan.outdated(progress) is not None:  # another process may have built it meanwhile
                 remove_stale_folders(plan.final)
                 _build(plan, progress)
@@ -144,7 +144,7 @@ def remove(name: str, home: Path) -> int:
     if not name or Path(name).name != name or name.startswith(".") or not final.is_dir():
         raise PullError(f"there is no model {name!r} here; `llm-server models` lists them")
     try:
-        with _lock(final, silent), scratch_folder(final) as scratch:
+        with locked(final, silent), scratch_folder(final) as scratch:
             aside = final.replace(
                 scratch / name
             )  # at once: what is left of a killed removal is never taken for a model
@@ -192,7 +192,7 @@ def _build(plan: Plan, progress: Progress) -> None:
 
 
 @contextmanager
-def _lock(final: Path, progress: Progress) -> Iterator[None]:
+def locked(final: Path, progress: Progress) -> Iterator[None]:
     """Hold the lock of one engine folder among all processes; the system releases it when its holder dies."""
     final.parent.mkdir(parents=True, exist_ok=True)
     with (final.parent / f".{final.name}.lock").open("w") as file:

@@ -1,119 +1,147 @@
-"""A Hugging Face checkpoint to an engine folder: TensorRT-LLM reads the checkpoint where it lies, nothing is copied.
+"""Models that are served where they lie: a Hugging Face checkpoint, or an engine that was built elsewhere.
 
-The folder holds what this server reads itself, tokenizer, chat template and sampling defaults, and says where the
-model is.
+The folder that is written holds what this server reads itself, tokenizer, chat template and sampling defaults, and says
+where the model is. Nothing of the model is copied.
 """
 
 import hashlib
-import json
-import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
-from tokenizers import Tokenizer
-
-from engines.folder import (
-    CHAT_TEMPLATE_FILE,
-    GENERATION_CONFIG_FILE,
-    TOKENIZER_FILE,
-    EngineDescription,
-    EngineFolder,
-    describe_folder,
-)
-from engines.trtllm.checkpoint import Checkpoint, read_json
+from engines.building import BuildError
+from engines.folder import TOKENIZER_FILE, EngineDescription, EngineFolder, describe_folder
+from engines.hf_metadata import HuggingFaceMetadata, read_tokenizer
+from engines.model_facts import ModelFacts, write_texts
+from engines.trtllm.checkpoint import CONFIG_FILE, Checkpoint
 from engines.trtllm.errors import TensorRTLLMError
 from engines.trtllm.location import ModelKind, ModelLocation
+from engines.trtllm.prebuilt import PrebuiltEngine, is_prebuilt_engine
 
-BUILDER = "trtllm-checkpoint-2"
-_SAMPLING_NAMES = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+BUILDERS: Mapping[ModelKind, str] = {
+    ModelKind.CHECKPOINT: "trtllm-checkpoint-3",
+    ModelKind.ENGINE: "trtllm-prebuilt-1",
+}
+_WEIGHTS: Mapping[ModelKind, str] = {ModelKind.CHECKPOINT: "*.safetensors", ModelKind.ENGINE: "rank*.engine"}
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """A model to be served where it lies, and the folder that its tokenizer is taken from.
+
+    `source` is where the model came from, as engine.json keeps it.
+    """
+
+    kind: ModelKind
+    path: Path
+    tokenizer: Path
+    source: str
+
+    @classmethod
+    def of(cls, path: Path, tokenizer: Path | None = None, source: str | None = None) -> "Adoption":
+        """Look at the folder of a model. Raises TensorRTLLMError where it is neither a checkpoint nor an engine."""
+        path = path.resolve()
+        kind = ModelKind.ENGINE if is_prebuilt_engine(path) else ModelKind.CHECKPOINT
+        if kind is ModelKind.CHECKPOINT:
+            Checkpoint(path)  # refuses what is none
+        return cls(kind, path, (tokenizer or path).resolve(), source or f"folder:{path}")
+
+    def is_up_to_date(self, known: EngineDescription) -> bool:
+        """Whether a folder with this description would come out the same today."""
+        made = (BUILDERS[self.kind], self.source, self.fingerprint())
+        return (known.builder, known.source, known.source_sha256) == made
+
+    def fingerprint(self) -> str:
+        """Hash the small files, where the model is, and the names and sizes of its weights."""
+        digest = hashlib.sha256(f"{self.kind} {self.path} {self.tokenizer}\n".encode())
+        for folder in dict.fromkeys((self.path, self.tokenizer)):
+            for file in sorted((*folder.glob("*.json"), *folder.glob("*.jinja"))):
+                digest.update(file.read_bytes())
+        for file in sorted(self.path.glob(_WEIGHTS[self.kind])):
+            digest.update(f"{file.name} {file.stat().st_size}\n".encode())
+        return digest.hexdigest()
+
+    def write(self, target: Path, versions: Mapping[str, str]) -> EngineFolder:
+        """Describe the model in the empty folder `target`. Raises TensorRTLLMError for one that cannot be served."""
+        try:
+            facts = self._facts(target)
+        except BuildError as exc:
+            raise TensorRTLLMError(str(exc)) from exc
+        ModelLocation(self.kind, self.path).write(target)
+        facts = replace(facts, versions=versions)
+        description = EngineDescription(
+            **{fact.name: getattr(facts, fact.name) for fact in fields(ModelFacts)},
+            engine="trtllm",
+            source=self.source,
+            source_sha256=self.fingerprint(),
+            builder=BUILDERS[self.kind],
+        )
+        return describe_folder(target, description)
+
+    def _facts(self, target: Path) -> ModelFacts:
+        if self.kind is ModelKind.ENGINE:
+            return engine_facts(PrebuiltEngine.read(self.path), self.tokenizer.name, self.tokenizer, target)
+        return checkpoint_facts(Checkpoint(self.path), self.tokenizer, target)
 
 
 def adopt_checkpoint(path: Path, target: Path, versions: Mapping[str, str] | None = None) -> EngineFolder:
     """Describe a checkpoint in the empty folder `target`. Raises TensorRTLLMError for one that cannot be served."""
     checkpoint = Checkpoint(path.resolve())
-    source = checkpoint.path / TOKENIZER_FILE
-    if not source.is_file():
-        raise TensorRTLLMError(
-            f"{path} has no {TOKENIZER_FILE}; write one with transformers: AutoTokenizer.from_pretrained(...)"
-            ".save_pretrained(...)"
-        )
-    shutil.copyfile(source, target / TOKENIZER_FILE)
-    texts = _optional(checkpoint.path / "tokenizer_config.json")
-    if template := _chat_template(checkpoint.path, texts):
-        (target / CHAT_TEMPLATE_FILE).write_text(template, encoding="utf-8")
-    generation = _optional(checkpoint.path / "generation_config.json")
-    _write_json(target / GENERATION_CONFIG_FILE, _sampling_defaults(generation))
-    ModelLocation(ModelKind.CHECKPOINT, checkpoint.path).write(target)
-    return describe_folder(target, _describe(checkpoint, generation, texts, versions or {}))
-
-
-def fingerprint(path: Path) -> str:
-    """Hash what a checkpoint's configuration says, and the names and sizes of its weights."""
-    digest = hashlib.sha256((path / "config.json").read_bytes())
-    for file in sorted(path.glob("*.safetensors")):
-        digest.update(f"{file.name} {file.stat().st_size}\n".encode())
-    return digest.hexdigest()
-
-
-def _describe(
-    checkpoint: Checkpoint, generation: Mapping[str, Any], texts: Mapping[str, Any], versions: Mapping[str, str]
-) -> EngineDescription:
-    tokenizer = Tokenizer.from_file(str(checkpoint.path / TOKENIZER_FILE))
-    end_token_ids = _end_token_ids(checkpoint, generation)
-    bos_token_id = checkpoint.text_config.get("bos_token_id")
-    bos_text = _token_text(texts.get("bos_token"))
-    return EngineDescription(
-        engine="trtllm",
-        model_name=checkpoint.path.name,
-        architecture=checkpoint.architecture,
-        precision=checkpoint.quantisation or checkpoint.dtype,
-        vocab_size=checkpoint.vocab_size,
-        max_sequence_length=checkpoint.max_sequence_length,
-        end_token_ids=end_token_ids,
-        eos_text=tokenizer.id_to_token(end_token_ids[0]) or "",
-        bos_token_id=bos_token_id,
-        bos_text=bos_text,
-        prompt_starts_with_bos=bos_token_id is not None and tokenizer.encode("a").ids[:1] == [bos_token_id],
-        source=f"hf:{checkpoint.path}",
-        source_sha256=fingerprint(checkpoint.path),
-        builder=BUILDER,
-        versions=versions,
+    return Adoption(ModelKind.CHECKPOINT, checkpoint.path, checkpoint.path, f"folder:{checkpoint.path}").write(
+        target, versions or {}
     )
 
 
-def _end_token_ids(checkpoint: Checkpoint, generation: Mapping[str, Any]) -> tuple[int, ...]:
-    """The model's own end token first, then those that its generation_config adds."""
-    found: list[int] = []
-    for value in (checkpoint.text_config.get("eos_token_id"), generation.get("eos_token_id")):
-        found += value if isinstance(value, list) else [] if value is None else [value]
-    if not found:
-        raise TensorRTLLMError(f"{checkpoint.path} names no eos_token_id in config.json or generation_config.json")
-    return tuple(dict.fromkeys(found))
+def checkpoint_facts(checkpoint: Checkpoint, tokenizer: Path, target: Path) -> ModelFacts:
+    """Write the texts of a checkpoint into `target` and return what it says of itself. Raises BuildError."""
+    facts = _write_and_collect(
+        tokenizer,
+        target,
+        name=checkpoint.path.name,
+        precision=checkpoint.quantisation or checkpoint.dtype,
+        vocab_size=checkpoint.vocab_size,
+        max_sequence_length=checkpoint.max_sequence_length,
+    )
+    return replace(facts, architecture=checkpoint.architecture)
 
 
-def _chat_template(path: Path, texts: Mapping[str, Any]) -> str | None:
-    file = path / CHAT_TEMPLATE_FILE
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
-    template = texts.get("chat_template")
-    if isinstance(template, list):  # several by name; the one for chats is called "default"
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
-    return template if isinstance(template, str) else None
+def engine_facts(engine: PrebuiltEngine, name: str, tokenizer: Path, target: Path) -> ModelFacts:
+    """Write the texts of an engine's model into `target` and return what is known of it. Raises BuildError."""
+    facts = _write_and_collect(
+        tokenizer,
+        target,
+        name=name,
+        precision=engine.quantisation or engine.dtype,
+        vocab_size=engine.vocab_size,
+        max_sequence_length=engine.max_sequence_length,
+    )
+    return replace(facts, architecture=engine.architecture)
 
 
-def _sampling_defaults(generation: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: generation[name] for name in _SAMPLING_NAMES if generation.get(name) is not None}
+def _write_and_collect(
+    folder: Path, target: Path, *, name: str, precision: str, vocab_size: int, max_sequence_length: int
+) -> ModelFacts:
+    if not (folder / TOKENIZER_FILE).is_file():
+        raise BuildError(_missing_tokenizer(folder))
+    metadata = HuggingFaceMetadata.read(folder)
+    tokenizer = read_tokenizer(folder / TOKENIZER_FILE)
+    write_texts(target, tokenizer, metadata.chat_template(), metadata.sampling_defaults())
+    return metadata.facts(
+        tokenizer,
+        name=name,
+        precision=precision,
+        vocab_size=vocab_size,
+        max_sequence_length=max_sequence_length,
+        versions={},
+    )
 
 
-def _token_text(token: Any) -> str | None:
-    text = token.get("content") if isinstance(token, Mapping) else token
-    return text if isinstance(text, str) else None
-
-
-def _optional(file: Path) -> dict[str, Any]:
-    return read_json(file) if file.is_file() else {}
-
-
-def _write_json(file: Path, document: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+def _missing_tokenizer(folder: Path) -> str:
+    if is_prebuilt_engine(folder):
+        return f"{folder} has no {TOKENIZER_FILE}; name the folder of its Hugging Face model with --tokenizer"
+    if not (folder / CONFIG_FILE).is_file():
+        return f"{folder} is no folder of a Hugging Face model: it has no {CONFIG_FILE}"
+    return (
+        f"{folder} has no {TOKENIZER_FILE}; write one with transformers: AutoTokenizer.from_pretrained(...)"
+        ".save_pretrained(...)"
+    )

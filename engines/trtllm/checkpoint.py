@@ -1,6 +1,6 @@
 """What a Hugging Face checkpoint folder says about its model, and what that costs in memory.
 
-Source of the names: config.json as `transformers` writes it.
+Source of the names: config.json as `transformers` writes it, and as the code that comes with ChatGLM and Qwen does.
 """
 
 import json
@@ -12,7 +12,17 @@ from typing import Any
 
 from engines.trtllm.errors import TensorRTLLMError
 
-DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8": 1}
+CONFIG_FILE = "config.json"
+DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8": 1, "int8": 1}
+_NESTED_KEYS = ("text_config", "llm_config")
+_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "num_hidden_layers": ("num_layers",),
+    "num_key_value_heads": ("multi_query_group_num",),
+    "head_dim": ("kv_channels",),
+    "vocab_size": ("padded_vocab_size",),
+    "intermediate_size": ("ffn_hidden_size",),
+    "max_position_embeddings": ("seq_length", "n_positions", "max_sequence_length"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +50,22 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.config = read_json(path / "config.json")
-        if {"pretrained_config", "build_config"} <= self.config.keys():
-            raise TensorRTLLMError(
-                f"{path} is a prebuilt TensorRT engine, which is tied to one GPU and release; "
-                "serve the Hugging Face checkpoint that it was built from"
-            )
+        self.config = read_json(path / CONFIG_FILE)
+        _refuse_other_kinds(path, self.config)
 
     @property
     def architecture(self) -> str:
         """The class of the model, such as LlamaForCausalLM."""
         names = self.config.get("architectures") or []
         if not names:
-            raise TensorRTLLMError(f"{self.path / 'config.json'} names no architecture")
+            raise TensorRTLLMError(f"{self.path / CONFIG_FILE} names no architecture")
         return str(names[0])
 
     @property
     def text_config(self) -> Mapping[str, Any]:
         """The language model's part of the configuration."""
-        nested = self.config.get("text_config")
-        return nested if isinstance(nested, Mapping) else self.config
+        nested = (self.config.get(name) for name in _NESTED_KEYS)
+        return next((part for part in nested if isinstance(part, Mapping)), self.config)
 
     @cached_property
     def shape(self) -> ModelShape:
@@ -72,13 +78,13 @@ class Checkpoint:
                     "set kv_cache_fraction instead of kv_cache_gib"
                 )
         heads = self.num_heads
-        hidden_size = self._number("hidden_size")
+        hidden_size = self.number("hidden_size")
         return ModelShape(
-            num_layers=self._number("num_hidden_layers"),
+            num_layers=self.number("num_hidden_layers"),
             hidden_size=hidden_size,
             num_heads=heads,
-            num_kv_heads=int(config.get("num_key_value_heads") or heads),
-            head_size=int(config.get("head_dim") or hidden_size // heads),
+            num_kv_heads=self._optional("num_key_value_heads") or heads,
+            head_size=self._optional("head_dim") or hidden_size // heads,
             vocab_size=self.vocab_size,
             dtype=self.dtype,
         )
@@ -86,24 +92,25 @@ class Checkpoint:
     @property
     def num_heads(self) -> int:
         """Attention heads of each layer."""
-        return self._number("num_attention_heads")
+        return self.number("num_attention_heads")
 
     @property
     def vocab_size(self) -> int:
         """Rows of the output layer, which may be more than the tokenizer has tokens."""
-        return self._number("vocab_size")
+        return self.number("vocab_size")
 
     @property
     def max_sequence_length(self) -> int:
         """Tokens that the model was made for."""
-        return self._number("max_position_embeddings")
+        return self.number("max_position_embeddings")
 
     @property
     def dtype(self) -> str:
         """Of the weights as they are computed with; a checkpoint that says none is float16, as TensorRT-LLM has it."""
-        name = self.text_config.get("torch_dtype") or self.text_config.get("dtype") or "float16"
+        stated = (config.get(key) for config in (self.text_config, self.config) for key in ("torch_dtype", "dtype"))
+        name = next((value for value in stated if value), "float16")
         if name not in DTYPE_BYTES:
-            raise TensorRTLLMError(f"{self.path / 'config.json'} has an unknown torch_dtype {name!r}")
+            raise TensorRTLLMError(f"{self.path / CONFIG_FILE} has an unknown torch_dtype {name!r}")
         return str(name)
 
     @property
@@ -115,16 +122,31 @@ class Checkpoint:
         quantised = self.config.get("quantization_config")
         return str(quantised.get("quant_method")) if isinstance(quantised, Mapping) else None
 
-    @property
-    def weight_bytes(self) -> int:
-        """Size of all weight files."""
-        return sum(file.stat().st_size for file in self.path.glob("*.safetensors"))
-
-    def _number(self, name: str) -> int:
-        value = self.text_config.get(name)
-        if not isinstance(value, int):
-            raise TensorRTLLMError(f"{self.path / 'config.json'} has no number {name}")
+    def number(self, name: str) -> int:
+        """Return a number of the language model, by transformers' name for it. Raises TensorRTLLMError."""
+        value = self._optional(name)
+        if value is None:
+            raise TensorRTLLMError(f"{self.path / CONFIG_FILE} has no number {name}")
         return value
+
+    def _optional(self, name: str) -> int | None:
+        found = (self.text_config.get(key) for key in (name, *_ALIASES.get(name, ())))
+        return next((value for value in found if isinstance(value, int)), None)
+
+
+def _refuse_other_kinds(path: Path, config: Mapping[str, Any]) -> None:
+    if {"pretrained_config", "build_config"} <= config.keys():
+        raise TensorRTLLMError(
+            f"{path} is a prebuilt TensorRT engine; a checkpoint is needed here, in Hugging Face's format"
+        )
+    if {"architecture", "dtype"} <= config.keys():
+        length = config.get("max_position_embeddings")
+        limit = f" --max_input_len {length - 1} --max_seq_len {length}" if isinstance(length, int) else ""
+        raise TensorRTLLMError(
+            f"{path} is a checkpoint in TensorRT-LLM's own format; build its engine first: trtllm-build "
+            f"--checkpoint_dir {path} --output_dir ENGINE --gemm_plugin auto --use_paged_context_fmha enable{limit}; "
+            "then serve ENGINE with --tokenizer and the folder of the Hugging Face model"
+        )
 
 
 def read_json(file: Path) -> dict[str, Any]:

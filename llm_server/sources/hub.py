@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from huggingface_hub import HfApi
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
-from engines.model_files import ModelFiles, ModelFilesError, gguf_part_names, gguf_stem, select_files
+from engines.model_files import ModelFiles, ModelFilesError, ModelFormat, gguf_part_names, gguf_stem, select_files
 from engines.progress import Progress
 from llm_server.sources import FetchedModel, SourceError
 from llm_server.sources.hashing import check_file
@@ -75,6 +75,10 @@ class HubSource:
     def sha256(self, progress: Progress) -> str | None:
         """Not known: a model that is here already is served without asking the hub."""
         return None
+
+    def model_format(self) -> ModelFormat:
+        """Ask the hub which format the model has. Raises SourceError."""
+        return ModelFormat.GGUF if self._file else select_files(self._commit.files)[0]
 
     def download_bytes(self) -> int:
         """Ask the hub for the sizes of the files."""
