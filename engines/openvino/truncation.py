@@ -27,7 +27,7 @@ NUM_LIKELY = 1024
 SAMPLE_STRIDE = 16
 """One of so many tokens is looked at to guess where a row is cut."""
 
-MARGIN = 24
+MARGIN = 32
 """How many tokens of the sample on each side of the guess surround the cut."""
 
 SLACK = 1e-6
@@ -72,8 +72,7 @@ class Truncation:
         mass = (keys >> np.uint64(32)).astype(np.uint32).view(np.float32).cumsum(1, dtype=np.float64)
         is_dropped = mass <= excess[:, None]
         found: Mask = (excess >= 0) & (is_dropped.sum(1) < (keys < INFINITE).sum(1))
-        rows, ranks = np.nonzero(is_dropped)
-        kept[rows, _columns(keys[rows, ranks])] = 0.0
+        kept.reshape(-1)[_places_of(keys[is_dropped])] = 0.0
         for row in np.flatnonzero(found):
             probs[row] = kept[row]
         return found
@@ -104,9 +103,8 @@ class Truncation:
         cutoff = ranked[np.arange(len(ranked)), num_kept - 1]
         num_equal = num_kept - (ranked > cutoff[:, None]).sum(1)
         np.multiply(probs, np.greater_equal(probs, cutoff[:, None], out=mask), out=probs)
-        rows, columns, rank = _places(np.equal(probs, cutoff[:, None], out=mask))
-        dropped = rank >= num_equal[rows]
-        probs[rows[dropped], columns[dropped]] = 0.0
+        places, rows, rank = _ranks(np.equal(probs, cutoff[:, None], out=mask))
+        probs.reshape(-1)[places[rank >= num_equal[rows]]] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,31 +137,33 @@ def _runs(flags: Mask) -> Iterator[slice]:
         yield slice(start, end)
 
 
-def _places(mask: Mask) -> tuple[Ids, Ids, Ids]:
-    """Return row and column of each place that is set, and which of its row it is."""
+def _ranks(mask: Mask) -> tuple[Ids, Ids, Ids]:
+    """Return each place that is set in the flattened mask, its row, and which of its row it is."""
     num_rows, width = mask.shape
     places = np.flatnonzero(mask)
     starts = places.searchsorted(np.arange(num_rows + 1) * width)
     rows = np.repeat(np.arange(num_rows), np.diff(starts))
-    return rows, places - rows * width, np.arange(len(rows)) - starts[rows]
+    return places, rows, np.arange(len(rows)) - starts[rows]
 
 
 def _rising_keys(probs: Probs, mask: Mask) -> NDArray[np.uint64]:
     """Return the masked tokens of each row in the order in which they are dropped, filled up with INFINITE.
 
-    A key has the bits of the probability, which rise with it, above the complement of the id: of equals the higher id
-    goes first.
+    A key has the bits of the probability, which rise with it, above the complement of the token's place in the
+    flattened rows: of equals the higher id goes first.
     """
-    rows, columns, rank = _places(mask)
-    keys = np.full((len(mask), rank.max(initial=0) + 1), INFINITE)
-    bits = probs[rows, columns].view(np.uint32).astype(np.uint64)
-    keys[rows, rank] = (bits << np.uint64(32)) | ~columns.astype(np.uint32)
+    places, rows, rank = _ranks(mask)
+    bits = probs.reshape(-1)[places].view(np.uint32).astype(np.uint64)
+    width = int(rank.max(initial=0)) + 1
+    keys = np.full(len(mask) * width, INFINITE)
+    keys[rows * width + rank] = (bits << np.uint64(32)) | ~places.astype(np.uint32)
+    keys = keys.reshape(-1, width)
     keys.sort(axis=1)
     return keys
 
 
-def _columns(keys: NDArray[np.uint64]) -> Ids:
-    return (~keys.astype(np.uint32)).astype(np.int64)
+def _places_of(keys: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    return ~keys.astype(np.uint32)
 
 
 def _suffices(ranked: Probs, params: DrawParams, totals: Floats) -> Mask:
