@@ -67,6 +67,7 @@ class EngineDescription:
     `source_revision` the commit they came from. `end_token_ids` has the model's own end token first.
     `prompt_starts_with_bos` is about raw prompts: a chat template writes BOS itself. `model_config` holds what the
     model's own configuration says about its family; `styler` names the family where the builder knows better.
+    `build_options` are those of an engine that is built for one batch size, number of GPUs and so on.
     """
 
     engine: str
@@ -89,6 +90,7 @@ class EngineDescription:
     source_revision: str | None = None
     model_config: Mapping[str, object] = field(default_factory=dict)
     precision_loss: PrecisionLoss | None = None
+    build_options: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +143,14 @@ class EngineFolder:
 
 def describe_folder(path: Path, description: EngineDescription) -> EngineFolder:
     """Write engine.json over the files that lie in `path`, flush all of them to disk and return the folder."""
-    files = {file.name: _record(file) for file in sorted(path.iterdir()) if file.name != DESCRIPTION_FILE}
+    present = sorted(file for file in path.rglob("*") if file.is_file() and file.name != DESCRIPTION_FILE)
+    files = {file.relative_to(path).as_posix(): _record(file) for file in present}
     _refuse_missing(path, description.engine, files)
     document = {"format_version": FORMAT_VERSION, **asdict(description)}
     document["files"] = {name: asdict(record) for name, record in files.items()}
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     (path / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
-    for file in path.iterdir():
+    for file in path.rglob("*"):
         _sync(file)
     _sync(path)
     return EngineFolder(path, description, files)
