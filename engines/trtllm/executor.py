@@ -123,13 +123,14 @@ class TRTLLMExecutor:
         if request.guide is not None:
             self._guides.matcher(request.guide)
         assert request.seq_id not in self._live, f"seq_id {request.seq_id} is live already"
-        if len(self._waiting) + len(self._running) >= self._info.max_batch_size + self._info.max_waiting:
+        if len(self._live) >= self._info.max_batch_size + self._info.max_waiting:
             raise OverloadedError(f"{len(self._live)} sequences are running or waiting; try again later")
         self._num_arrived += 1
         sequence = Sequence((request.priority, self._num_arrived), request)
         self._live[request.seq_id] = sequence
         heapq.heappush(self._waiting, sequence)
-        self._admit()
+        # Not at once: what is taken back in the same breath, because another choice was refused, costs no slot.
+        asyncio.get_running_loop().call_soon(self._admit)
         if request.timeout_s is not None:
             sequence.timer = asyncio.get_running_loop().call_later(request.timeout_s, self._time_out, sequence)
         return sequence.stream

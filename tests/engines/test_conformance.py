@@ -589,6 +589,19 @@ def test_overload_is_refused_and_nothing_is_queued(run: Callable[..., None]) -> 
     run(story, replace(CONFIG, max_batch_size=2, max_waiting=3))
 
 
+def test_cancelled_sequences_make_room_at_once(run: Callable[..., None]) -> None:
+    async def story(executor: Executor) -> None:
+        room = executor.info.max_batch_size + executor.info.max_waiting
+        for turn in range(3):
+            names = [f"{turn}-{index}" for index in range(room)]
+            streams = [executor.submit(request_for(name, range(8), max_tokens=400)) for name in names]
+            await anext(streams[0])
+            for name in names:
+                executor.cancel(name)
+
+    run(story, replace(CONFIG, max_batch_size=2, max_waiting=3))
+
+
 def test_a_request_larger_than_the_cache_is_refused(run: Callable[..., None]) -> None:
     async def story(executor: Executor) -> None:
         tokens_in_cache = executor.info.num_blocks * executor.info.block_size

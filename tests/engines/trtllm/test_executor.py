@@ -30,6 +30,7 @@ from tests.engines.test_conformance import collect, flat, request_for, tokens
 Story = Callable[[TRTLLMExecutor], Awaitable[None]]
 Tell = Callable[..., None]
 CONFIG = EngineConfig(kv_cache_gib=0.01, max_batch_size=2, max_num_tokens=64)
+FIRST_ID = 2  # of a request to TensorRT-LLM
 
 
 @pytest.fixture
@@ -73,18 +74,35 @@ def test_no_more_than_a_batch_is_ever_submitted_and_the_rest_waits_in_order_of_p
     tell(story)
 
 
+def num_submitted(executor: TRTLLMExecutor) -> int:
+    return int(executor._driver._llm._next_id) - FIRST_ID
+
+
 def test_a_waiting_sequence_that_is_cancelled_was_never_submitted(tell: Tell, fake_trtllm: ModuleType) -> None:
     async def story(executor: TRTLLMExecutor) -> None:
         fake_trtllm.STAGE.step_s = 0.01
         running = [executor.submit(request_for(name, range(9), max_tokens=300)) for name in ("a", "b")]
+        for stream in running:
+            await anext(stream)
         waiting = executor.submit(request_for("c", range(9)))
+        await asyncio.sleep(0)
         executor.cancel("c")
         assert await collect(waiting) == []
         assert executor.stats().num_waiting == 0
-        assert executor._driver._llm._next_id == 5  # the warm-up, a and b
+        assert num_submitted(executor) == len(("warm-up", "a", "b"))
         for name, stream in zip("ab", running, strict=True):
             executor.cancel(name)
             await collect(stream)
+
+    tell(story)
+
+
+def test_a_sequence_that_is_taken_back_at_once_costs_no_slot(tell: Tell) -> None:
+    async def story(executor: TRTLLMExecutor) -> None:
+        executor.submit(request_for("a", range(9)))
+        executor.cancel("a")
+        assert len(await tokens(executor, request_for("b", range(9)))) == 12
+        assert num_submitted(executor) == len(("warm-up", "b"))
 
     tell(story)
 
