@@ -155,9 +155,8 @@ def _rising_keys(probs: Probs, mask: Mask) -> NDArray[np.uint64]:
     places, rows, rank = _ranks(mask)
     bits = probs.reshape(-1)[places].view(np.uint32).astype(np.uint64)
     width = int(rank.max(initial=0)) + 1
-    keys = np.full(len(mask) * width, INFINITE)
-    keys[rows * width + rank] = (bits << np.uint64(32)) | ~places.astype(np.uint32)
-    keys = keys.reshape(-1, width)
+    keys = np.full((len(mask), width), INFINITE)
+    keys.reshape(-1)[rows * width + rank] = (bits << np.uint64(32)) | ~places.astype(np.uint32)
     keys.sort(axis=1)
     return keys
 
