@@ -4,12 +4,13 @@ A builder is found by the name of its engine in a table of "module:function" str
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+from engines.build_options import BuildMachine, EngineOptions
 from engines.folder import EngineFolder
 from engines.model_files import ModelFiles, ModelFormat
 from engines.progress import Progress
@@ -21,12 +22,17 @@ class BuildError(Exception):
     code = "engine_build_failed"
 
 
+def discard(line: str) -> None:
+    """Show a line to nobody."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
     """A model, what is to become of it, and what engine.json shall say about where it came from.
 
     `name` is the model's name where it does not state one itself. `convert_env` is the folder of the environment that
-    converts Hugging Face models; it need not exist until one is to be converted.
+    converts Hugging Face models; it need not exist until one is to be converted. `engine_options` and `machine` are for
+    TensorRT engines; `show` is given each line that the vendor's tools print.
     """
 
     model: ModelFiles
@@ -38,6 +44,9 @@ class BuildRequest:
     source_revision: str | None = None
     convert_env: Path | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    engine_options: EngineOptions = field(default_factory=EngineOptions)
+    machine: BuildMachine = field(default_factory=BuildMachine)
+    show: Callable[[str], None] = discard
 
 
 class Build(Protocol):
@@ -63,8 +72,16 @@ class Builder:
         """Whether a folder that names `builder` would come out the same today."""
         return builder in self.names.values()
 
+    def refuse_other_formats(self, model: ModelFiles) -> None:
+        """Raise BuildError for a model that this engine is not built from."""
+        if model.format not in self.names:
+            raise BuildError(
+                f"{model.path} has the format {model.format}; this engine is built from {', '.join(self.names)}"
+            )
+
     def build(self, request: BuildRequest, target: Path, progress: Progress) -> EngineFolder:
         """Build the engine folder inside the empty folder `target`. Raises BuildError."""
+        self.refuse_other_formats(request.model)
         module, _, function = self.target.partition(":")
         build: Build = getattr(import_module(module), function)
         return build(request, target, self.names[request.model.format], progress)
@@ -79,6 +96,11 @@ BUILDERS: Mapping[str, Builder] = {
             ModelFormat.HUGGING_FACE: "openvino-hf-1",
         },
         precisions=("f16", "int8", "int4"),
+    ),
+    "trtllm": Builder(
+        target="engines.trtllm.builder:build_engine",
+        names={ModelFormat.HUGGING_FACE: "trtllm-engine-1"},
+        precisions=("f16",),  # its engine_options say how the weights are stored
     ),
 }
 """Name of an engine, as engine.json gives it, to its builder."""

@@ -13,6 +13,7 @@ class Phase(StrEnum):
     UNPACK = "unpack"  # bytes
     DEQUANTISE = "dequantise"  # tensors
     CONVERT = "convert"  # steps: the graph is built in a child process
+    BUILD = "build"  # TensorRT chooses its kernels, in a child process
     QUANTISE = "quantise"  # two steps: the weights, then what they lost
     WRITE = "write"  # files described in engine.json
 

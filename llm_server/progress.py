@@ -16,6 +16,7 @@ LABELS = {
     Phase.UNPACK: "Unpacking",
     Phase.DEQUANTISE: "Dequantising",
     Phase.CONVERT: "Converting",
+    Phase.BUILD: "Building",
     Phase.QUANTISE: "Quantising",
     Phase.WRITE: "Writing",
 }

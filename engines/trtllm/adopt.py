@@ -13,7 +13,7 @@ from engines.building import BuildError
 from engines.folder import TOKENIZER_FILE, EngineDescription, EngineFolder, describe_folder
 from engines.hf_metadata import HuggingFaceMetadata, read_tokenizer
 from engines.model_facts import ModelFacts, write_texts
-from engines.trtllm.checkpoint import CONFIG_FILE, Checkpoint
+from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.errors import TensorRTLLMError
 from engines.trtllm.location import ModelKind, ModelLocation
 from engines.trtllm.prebuilt import PrebuiltEngine, is_prebuilt_engine
@@ -121,8 +121,7 @@ def engine_facts(engine: PrebuiltEngine, name: str, tokenizer: Path, target: Pat
 def _write_and_collect(
     folder: Path, target: Path, *, name: str, precision: str, vocab_size: int, max_sequence_length: int
 ) -> ModelFacts:
-    if not (folder / TOKENIZER_FILE).is_file():
-        raise BuildError(_missing_tokenizer(folder))
+    refuse_missing_tokenizer(folder)
     metadata = HuggingFaceMetadata.read(folder)
     tokenizer = read_tokenizer(folder / TOKENIZER_FILE)
     write_texts(target, tokenizer, metadata.chat_template(), metadata.sampling_defaults())
@@ -136,12 +135,12 @@ def _write_and_collect(
     )
 
 
-def _missing_tokenizer(folder: Path) -> str:
+def refuse_missing_tokenizer(folder: Path) -> None:
+    """Raise BuildError for a folder without a tokenizer.json, saying where one comes from."""
+    if (folder / TOKENIZER_FILE).is_file():
+        return
     if is_prebuilt_engine(folder):
-        return f"{folder} has no {TOKENIZER_FILE}; name the folder of its Hugging Face model with --tokenizer"
-    if not (folder / CONFIG_FILE).is_file():
-        return f"{folder} is no folder of a Hugging Face model: it has no {CONFIG_FILE}"
-    return (
-        f"{folder} has no {TOKENIZER_FILE}; write one with transformers: AutoTokenizer.from_pretrained(...)"
-        ".save_pretrained(...)"
-    )
+        fix = "name the folder of its Hugging Face model with --tokenizer"
+    else:
+        fix = "write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+    raise BuildError(f"{folder} has no {TOKENIZER_FILE}; {fix}")

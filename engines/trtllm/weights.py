@@ -1,0 +1,83 @@
+"""How large the parts of a checkpoint are, by the headers of its safetensors files: no weight is read.
+
+Source of the header: the safetensors format, eight bytes of length and then JSON with shape and offsets per tensor.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engines.building import BuildError
+
+_MAX_HEADER_BYTES = 100 * 2**20
+_OTHER_PARTS = ("visual.", "vision_", "vision_model.", "vision_tower.", "mlp1.", "multi_modal_projector.", "audio_")
+_EMBEDDINGS = ("embed_tokens.weight", "word_embeddings.weight", "tok_embeddings.weight", "wte.weight")
+_OUTPUTS = ("lm_head.weight", "output_layer.weight", "output.weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some tensors: how many numbers they hold, and the bytes these take in the checkpoint."""
+
+    num_parameters: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: "Part") -> "Part":
+        return Part(self.num_parameters + other.num_parameters, self.size_bytes + other.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The language model of a checkpoint. A vision tower is not part of its engine and left out."""
+
+    embedding: Part
+    layers: Part
+    output: Part
+
+    @property
+    def num_parameters(self) -> int:
+        """All of the checkpoint's language model; an output layer that is the embedding again counts once."""
+        return self.embedding.num_parameters + self.layers.num_parameters + self.output.num_parameters
+
+
+def read_weights(folder: Path) -> Weights:
+    """Add up the tensors of a folder's safetensors files. Raises BuildError for a file that is none."""
+    embedding, layers, output = Part(), Part(), Part()
+    for file in sorted(folder.glob("*.safetensors")):
+        for name, part in _tensors(file):
+            if _is_of_another_part(name):
+                continue
+            if name.endswith(_EMBEDDINGS):
+                embedding += part
+            elif name.endswith(_OUTPUTS) and ".layers." not in name:
+                output += part
+            else:
+                layers += part
+    return Weights(embedding, layers, output)
+
+
+def _is_of_another_part(name: str) -> bool:
+    bare = name.removeprefix("model.").removeprefix("transformer.")
+    return bare.startswith(_OTHER_PARTS)
+
+
+def _tensors(file: Path) -> Iterator[tuple[str, Part]]:
+    for name, entry in _header(file).items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            yield name, Part(math.prod(entry["shape"]), end - begin)
+
+
+def _header(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if length > _MAX_HEADER_BYTES:
+                raise ValueError("its header is too long")
+            header: dict[str, Any] = json.loads(stream.read(length))
+    except (OSError, ValueError) as exc:
+        raise BuildError(f"{file} is no safetensors file: {exc}") from exc
+    return header
