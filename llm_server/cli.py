@@ -6,6 +6,7 @@ Heavy modules are imported where a command needs them, so that `--help` and mist
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -144,22 +145,61 @@ def pull(
 @cli.command()
 def build(
     source: Annotated[str, typer.Argument(help="A model's name, a source, a GGUF file, or a model folder.")],
-    precision: Annotated[str, typer.Option(help="Of the weights: f16, int8 or int4.")] = "f16",
+    engine: Annotated[str | None, typer.Option(help="openvino or trtllm. [openvino]")] = None,
+    precision: Annotated[str | None, typer.Option(help="openvino: of the weights; f16, int8 or int4. [f16]")] = None,
+    tp: Annotated[int | None, typer.Option(help="trtllm: GPUs that share each layer. [1]")] = None,
+    pp: Annotated[int | None, typer.Option(help="trtllm: groups of GPUs that share the layers. [1]")] = None,
+    dtype: Annotated[str | None, typer.Option(help="trtllm: auto, float16 or bfloat16. [auto]")] = None,
+    quantization: Annotated[
+        str | None,
+        typer.Option(help="trtllm: int8_wo, int4_wo, int4_awq, w4a8_awq, int8_sq, fp8 or nvfp4. [none]"),
+    ] = None,
+    kv_cache_dtype: Annotated[str | None, typer.Option(help="trtllm: auto, int8 or fp8. [auto]")] = None,
+    max_batch_size: Annotated[int | None, typer.Option(help="trtllm: sequences at the same time. [256]")] = None,
+    max_seq_len: Annotated[
+        int | None, typer.Option(help="trtllm: prompt and answer together, in tokens. [the model's]")
+    ] = None,
+    max_num_tokens: Annotated[int | None, typer.Option(help="trtllm: token budget of one step. [8192]")] = None,
+    max_multimodal_len: Annotated[
+        int | None, typer.Option(help="trtllm: image rows of a whole batch. [one image per sequence]")
+    ] = None,
+    speculative: Annotated[
+        str | None, typer.Option(help="trtllm: guess ahead; lookahead:WINDOW,NGRAM,VERIFICATION.")
+    ] = None,
+    gather_logits: Annotated[bool, typer.Option("--gather-logits", help="trtllm: serve logprobs.")] = False,
+    lora_dir: Annotated[list[str] | None, typer.Option(help="trtllm: take adapters like this one.")] = None,
+    lora_target_modules: Annotated[
+        list[str] | None, typer.Option(help="trtllm: or take adapters of this module, such as attn_qkv.")
+    ] = None,
+    lora_max_rank: Annotated[int | None, typer.Option(help="trtllm: of adapters. [64]")] = None,
+    calibration_dataset: Annotated[
+        str | None, typer.Option(help="trtllm: read to calibrate; a folder or a dataset on the hub.")
+    ] = None,
+    examples: Annotated[
+        Path | None,
+        typer.Option(help="trtllm: its examples folder. [TRTLLM_EXAMPLES, else /app/tensorrt_llm/examples]"),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="trtllm: ranks built at the same time. [1]")] = None,
+    gpu_memory_gib: Annotated[
+        float | None, typer.Option(help="trtllm: memory of each GPU. [what nvidia-smi says]")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Engine folder to write; by default one in the cache.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
 ) -> None:
     """Make an engine folder, unless the one there is up to date."""
+    flags = {name: value for name, value in locals().items() if name not in ("source", "out", "dry_run")}
+    from llm_server.build import plan_build
     from llm_server.progress import shown_progress
-    from llm_server.pull import PullError, carry_out, make_plan
+    from llm_server.pull import PullError, carry_out
     from llm_server.reports import describe_loss, describe_plan
 
     try:
-        plan = make_plan(source, paths.home(), precision=precision, out=out)
+        plan = plan_build(source, paths.home(), flags, out)
         if dry_run:
             console.print(describe_plan(plan), markup=False)
             return
         with shown_progress(errors) as progress:
-            folder = carry_out(plan, progress)
+            folder = carry_out(plan, progress, partial(errors.print, markup=False))
     except PullError as exc:
         raise CommandError(str(exc)) from exc
     console.print(f"ready: {folder}{describe_loss(folder)}", markup=False)

@@ -1,4 +1,4 @@
-"""Where the server keeps what it downloads and builds."""
+"""Where the server keeps what it downloads and builds, and finds what it builds with."""
 
 import os
 from pathlib import Path
@@ -10,6 +10,12 @@ def home() -> Path:
     """Return the folder for engine folders: LLM_SERVER_HOME where it is set, else the platform's cache folder."""
     override = os.environ.get("LLM_SERVER_HOME")
     return Path(override).expanduser() if override else platformdirs.user_cache_path("llm-server", appauthor=False)
+
+
+def trtllm_examples() -> Path | None:
+    """Return the examples folder of TensorRT-LLM where TRTLLM_EXAMPLES names one."""
+    named = os.environ.get("TRTLLM_EXAMPLES")
+    return Path(named).expanduser() if named else None
 
 
 def engines(home: Path) -> Path:

@@ -6,12 +6,13 @@ under its final name or not there: it is built in a sibling folder, under a lock
 
 import fcntl
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from engines.building import BUILDERS, BuildError, BuildRequest
+from engines.build_options import BuildMachine, EngineOptions
+from engines.building import BUILDERS, BuildError, BuildRequest, discard
 from engines.folder import (
     DESCRIPTION_FILE,
     EngineDescription,
@@ -29,6 +30,7 @@ from llm_server.sources.hashing import hash_model
 
 ENGINE = "openvino"
 EXACT = "f16"
+TENSORRT = "trtllm"
 
 
 class PullError(Exception):
@@ -39,12 +41,18 @@ class PullError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An engine folder that is wanted: what it is made from, how, and where it goes."""
+    """An engine folder that is wanted: what it is made from, how, and where it goes.
+
+    OpenVINO's are made in a precision, TensorRT's with options, and on a machine that has the vendor's tools.
+    """
 
     source: Source
     precision: str
     final: Path
     convert_env: Path
+    engine: str = ENGINE
+    options: EngineOptions = field(default_factory=EngineOptions)
+    machine: BuildMachine = field(default_factory=BuildMachine)
 
     def outdated(self, progress: Progress = silent) -> str | None:
         """Say in a few words why the folder must be built, None if it can be served as it is.
@@ -59,11 +67,20 @@ class Plan:
             raise PullError(
                 f"{self.final} was built from {description.source}; remove it (llm-server rm) or build with --out"
             )
-        if not BUILDERS[ENGINE].made(description.builder):
+        if description.engine != self.engine:
+            raise PullError(f"{self.final} is for the engine {description.engine}; build with another --out")
+        if not BUILDERS[self.engine].made(description.builder):
             return f"it was made by an older builder, {description.builder}"
         if not _has_precision(description, self.precision):
             return f"its weights are {description.precision}"
+        if description.build_options != self._build_options:
+            return "it was built with other options"
         return None if self._is_unchanged(description, progress) else "its source has changed"
+
+    @property
+    def _build_options(self) -> Mapping[str, object]:
+        """What engine.json keeps of the options, where the engine has any."""
+        return self.options.as_document() if self.engine == TENSORRT else {}
 
     def _is_unchanged(self, description: EngineDescription, progress: Progress) -> bool:
         """Compare what the local files look like; only if that differs are they read and hashed."""
@@ -84,7 +101,12 @@ def pull(model: str, home: Path, progress: Progress = silent) -> Path:
         return carry_out(make_plan(model, home), progress)
     description = _read(folder).description
     builder = BUILDERS.get(description.engine)
-    if builder is None or folder.parent != paths.engines(home) or builder.made(description.builder):
+    if (
+        builder is None
+        or description.engine != ENGINE
+        or folder.parent != paths.engines(home)
+        or builder.made(description.builder)
+    ):
         return folder
     precision = EXACT if description.precision_loss is None else description.precision
     return carry_out(make_plan(description.source, home, precision=precision, out=folder), progress)
@@ -111,26 +133,55 @@ def make_plan(model: str, home: Path, *, precision: str = EXACT, out: Path | Non
     known = BUILDERS[ENGINE].precisions
     if precision not in known:
         raise PullError(f"precision {precision!r} is not one of {', '.join(known)}")
-    try:
-        source = parse_source(CATALOG[model].source if model in CATALOG else model)
-    except SourceError as exc:
-        raise PullError(str(exc)) from exc
-    if out is not None and out.exists() and not _may_replace(out):
-        raise PullError(f"{out} is there and is not an engine folder; it would be replaced")
-    name = _engine_name(model, source) + ("" if precision == EXACT else f"-{precision}")
-    final = paths.engines(home) / name if out is None else out.expanduser().absolute()
+    source = _parse(model)
+    final = _final(_engine_name(model, source) + ("" if precision == EXACT else f"-{precision}"), home, out)
     return Plan(source, precision, final, paths.convert_env(home))
 
 
-def carry_out(plan: Plan, progress: Progress = silent) -> Path:
-    """Return the engine folder of a plan, building it if need be. Raises PullError."""
+def make_tensorrt_plan(
+    model: str, home: Path, options: EngineOptions, machine: BuildMachine, *, out: Path | None = None
+) -> Plan:
+    """Decide which TensorRT engine to build where, without building it. Raises PullError."""
+    source = _parse(model)
+    if not source.text.startswith(("folder:", "hf:")):
+        raise PullError(
+            f"{source.text} is no Hugging Face checkpoint; a TensorRT engine is built from a folder or hf:org/name"
+        )
+    parts = [_engine_name(model, source), TENSORRT]
+    if options.quantization != "none":
+        parts.append(options.quantization)
+    for name, size in (("tp", options.tensor_parallel_size), ("pp", options.pipeline_parallel_size)):
+        if size > 1:
+            parts.append(f"{name}{size}")
+    final = _final("-".join(parts), home, out)
+    return Plan(source, EXACT, final, paths.convert_env(home), TENSORRT, options, machine)
+
+
+def _parse(model: str) -> Source:
+    try:
+        return parse_source(CATALOG[model].source if model in CATALOG else model)
+    except SourceError as exc:
+        raise PullError(str(exc)) from exc
+
+
+def _final(name: str, home: Path, out: Path | None) -> Path:
+    """Where an engine folder goes: below `home` unless another place is named, which must be one or be empty."""
+    if out is None:
+        return paths.engines(home) / name
+    if out.exists() and not _may_replace(out):
+        raise PullError(f"{out} is there and is not an engine folder; it would be replaced")
+    return out.expanduser().absolute()
+
+
+def carry_out(plan: Plan, progress: Progress = silent, show: Callable[[str], None] = discard) -> Path:
+    """Return the engine folder of a plan, building it if need be. `show` takes what tools print. Raises PullError."""
     try:
         if plan.outdated(progress) is None:
             return plan.final
         with locked(plan.final, progress):
             if plan.outdated(progress) is not None:  # another process may have built it meanwhile
                 remove_stale_folders(plan.final)
-                _build(plan, progress)
+                _build(plan, progress, show)
     except (SourceError, BuildError) as exc:
         raise PullError(str(exc)) from exc
     except OSError as exc:
@@ -173,7 +224,7 @@ def _has_precision(description: EngineDescription, precision: str) -> bool:
     return description.precision == precision
 
 
-def _build(plan: Plan, progress: Progress) -> None:
+def _build(plan: Plan, progress: Progress, show: Callable[[str], None]) -> None:
     with scratch_folder(plan.final) as scratch, staged_folder(plan.final) as staging:
         stamp = plan.source.stamp()  # before the files are read: if they change meanwhile, the next start sees it
         fetched = plan.source.fetch(scratch, progress)
@@ -187,8 +238,11 @@ def _build(plan: Plan, progress: Progress) -> None:
             source_revision=fetched.revision,
             convert_env=plan.convert_env,
             versions={"llm-server": __version__},
+            engine_options=plan.options,
+            machine=plan.machine,
+            show=show,
         )
-        BUILDERS[ENGINE].build(request, staging, progress)
+        BUILDERS[plan.engine].build(request, staging, progress)
 
 
 @contextmanager
