@@ -31,7 +31,7 @@ def describe_build(model: Path, options: EngineOptions, machine: BuildMachine, e
     folders = Folders(machine.examples, engine.with_name(f"{engine.name}.converted"), engine)
     commands = plan.commands(folders, python=sys.executable, build=BUILD_TOOL, workers=machine.workers)
     limits = [f"known limit: {limit}" for limit in plan.recipe.limits]
-    gpus = f"recipe {plan.recipe.family}, {options.quantization}: GPUs from {plan.quantisation.gpus}"
+    gpus = f"recipe {plan.recipe.family}, quantization {options.quantization}, for GPUs of {plan.quantisation.gpus}"
     return "\n\n".join((*map(str, commands), str(page), "\n".join((gpus, *limits))))
 
 

@@ -14,6 +14,7 @@ from engines.trtllm.plan import EnginePlan, Folders
 from engines.trtllm.recipes import RECIPES
 from tests.engines.trtllm.checkpoints import write_weights
 from tests.engines.trtllm.families import FAMILIES, Family
+from tests.engines.trtllm.recipe_tables import PAGE, page
 from tests.fakes.trtllm_scripts import SCRIPTS, write_examples
 from tests.trtllm_fixtures import FAKES
 
@@ -68,3 +69,7 @@ def test_the_scripts_take_the_arguments_of_every_recipe(
 def test_recipes_name_scripts_that_the_vendor_has() -> None:
     assert {recipe.script for recipe in RECIPES} <= {script.path for script in SCRIPTS.values()}
     assert len({recipe.family for recipe in RECIPES}) == len(RECIPES)
+
+
+def test_the_documentation_shows_the_recipes_and_the_vendors_flags() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
