@@ -51,6 +51,8 @@ class TensorRTLLMConfig:
     """Folder of the draft model: needed by "draft_target" and "eagle3"."""
     max_draft_len: int = 4
     """Tokens guessed per step."""
+    lookahead: tuple[int, int, int] | None = None
+    """Window, n-gram and verification set sizes of lookahead decoding (Fu et al. 2024), for engines built for it."""
     shutdown_timeout_s: float = 30.0
     """How long TensorRT-LLM may take to stop before it is left behind."""
 
@@ -72,6 +74,7 @@ class TensorRTLLMConfig:
             self.speculation == "none" or self.sampler == "torch",
             f'speculation {self.speculation!r} needs sampler = "torch"',
         )
+        self._check_lookahead()
         # a streamed response has the logits of its last token only
         _check(
             self.stream_interval == 1 or not self.gather_generation_logits,
@@ -81,6 +84,22 @@ class TensorRTLLMConfig:
             self.speculation == "none" or not self.gather_generation_logits,
             f"gather_generation_logits is not to be had with speculation {self.speculation!r}",
         )
+
+    def _check_lookahead(self) -> None:
+        if self.lookahead is None:
+            return
+        window, ngram, verification = self.lookahead
+        _check(window >= 1 and ngram >= 2 and verification >= 0, "lookahead must be at least [1, 2, 0]")
+        _check(self.speculation == "none", f"lookahead is not to be had beside speculation {self.speculation!r}")
+        _check(not self.gather_generation_logits, "gather_generation_logits is not to be had with lookahead")
+
+    @property
+    def num_lookahead_tokens(self) -> int:
+        """Tokens guessed per step of lookahead decoding, by TensorRT-LLM's own count."""
+        if self.lookahead is None:
+            return 0
+        window, ngram, verification = self.lookahead
+        return ngram - 2 + (window - 1 + verification) * (ngram - 1)
 
     @property
     def world_size(self) -> int:

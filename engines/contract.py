@@ -125,7 +125,7 @@ class GenerationRequest:
     timeout_s: float | None = None
     """Seconds from submit to the last token, waiting included; after them the iterator raises TimedOutError."""
     prompt_embeddings: tuple[PromptEmbeddings, ...] = ()
-    """Images; the tokens whose places they take still count for penalties, and are what a prompt logprob is of."""
+    """Images; the tokens whose places they take are what a prompt logprob is of, and count for no penalty."""
     mrope: Mrope | None = None
 
 

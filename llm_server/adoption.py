@@ -37,7 +37,7 @@ def adopt(model: str, home: Path, tokenizer: Path | None = None, progress: Progr
     if model.startswith("hf:"):
         return _adopt_from_hub(model, home, progress)
     path = _model_folder(model)
-    return _describe(Adoption.of(path, tokenizer), paths.engines(home) / f"{path.name}.{ENGINE}")
+    return _describe(Adoption.of(path, tokenizer), paths.engines(home) / f"{path.name}.{ENGINE}", progress)
 
 
 def _described(model: str, home: Path) -> Path | None:
@@ -83,15 +83,17 @@ def _adopt_from_hub(model: str, home: Path, progress: Progress) -> Path:
         raise ConfigError(str(exc)) from exc
     except OSError as exc:
         raise ConfigError(f"{model} cannot be kept below {home}: {exc}") from exc
-    return _describe(Adoption.of(checkpoint, source=source.text), paths.engines(home) / f"{source.name}.{ENGINE}")
+    final = paths.engines(home) / f"{source.name}.{ENGINE}"
+    return _describe(Adoption.of(checkpoint, source=source.text), final, progress)
 
 
-def _describe(adoption: "Adoption", final: Path) -> Path:
-    try:
-        if adoption.is_up_to_date(EngineFolder.load(final).description):
-            return final
-    except EngineFolderError:
-        pass
-    with staged_folder(final) as staging:
-        adoption.write(staging, {"llm-server": __version__})
+def _describe(adoption: "Adoption", final: Path, progress: Progress) -> Path:
+    with locked(final, progress):  # several ranks of a node start at the same time
+        try:
+            if adoption.is_up_to_date(EngineFolder.load(final).description):
+                return final
+        except EngineFolderError:
+            pass
+        with staged_folder(final) as staging:
+            adoption.write(staging, {"llm-server": __version__})
     return final

@@ -22,7 +22,7 @@ def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progre
 
     Raises ConfigError, PullError, EngineFolderError, EngineError, TokenizerError and StylerError.
     """
-    folder = EngineFolder.load(_engine_folder(config, home, progress))
+    folder = EngineFolder.load(engine_folder(config, home, progress))
     tokenizer = Tokenizer.load(folder.tokenizer_path, pool)
     styler = _styler(config, folder, tokenizer)
     marks = (tokenizer.token_id(stop) for stop in styler.stop)
@@ -39,7 +39,8 @@ def load_model(config: ModelConfig, home: Path, pool: ThreadPoolExecutor, progre
     )
 
 
-def _engine_folder(config: ModelConfig, home: Path, progress: Progress) -> Path:
+def engine_folder(config: ModelConfig, home: Path, progress: Progress) -> Path:
+    """Fetch a model unless it is there, and return its engine folder. Raises ConfigError, PullError, EngineError."""
     if config.engine == "trtllm":
         return adopt(config.model, home, config.tokenizer, progress)
     return pull(config.model, home, progress)

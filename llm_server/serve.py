@@ -11,13 +11,13 @@ from pathlib import Path
 from rich.console import Console
 
 from engines.errors import EngineError
-from engines.folder import EngineFolderError
+from engines.folder import EngineFolder, EngineFolderError
 from llm_server import __version__, paths
 from llm_server import log as logs
 from llm_server.app import create_app
 from llm_server.config import ConfigError, ModelConfig, load_settings
 from llm_server.lifecycle import Lifecycle
-from llm_server.loading import load_model
+from llm_server.loading import engine_folder, load_model
 from llm_server.progress import shown_progress
 from llm_server.pull import PullError
 from llm_server.registry import ModelRegistry, ServedModel
@@ -37,7 +37,7 @@ def serve_forever(flags: Mapping[str, object], file: Path | None, out: Console, 
     """Serve until a signal has been obeyed. Raises ServeError before anything is served."""
     try:
         settings = load_settings(flags, os.environ, file)
-        if any(model.engine == "trtllm" for model in settings.models) and _worked_for_another_rank():
+        if _worked_for_another_rank(settings.models, progress):
             return
         with bind(settings.server) as listener, ThreadPoolExecutor(POOL_THREADS, "llm-server-pool") as pool:
             logs.configure(settings.server.log_level)
@@ -53,13 +53,22 @@ def serve_forever(flags: Mapping[str, object], file: Path | None, out: Console, 
         raise ServeError(str(exc)) from exc
 
 
-def _worked_for_another_rank() -> bool:
+def _worked_for_another_rank(models: Sequence[ModelConfig], console: Console) -> bool:
     """Be a worker until the server is over, if this is one of several MPI processes and not the one that serves."""
-    from engines.trtllm.ranks import is_worker, work  # here: a CPU machine has no MPI
-
-    if not is_worker(os.environ):
+    ranked = [model for model in models if model.engine == "trtllm"]
+    if not ranked:
         return False
-    work()
+    from engines.trtllm.loading import work  # here: others have no MPI
+    from engines.trtllm.ranks import Launch
+
+    launch = Launch.of(os.environ)
+    if launch.num_ranks > 1 and len(ranked) > 1:
+        raise ServeError("the processes that MPI started serve one model of the engine trtllm")
+    if not launch.is_worker:
+        return False
+    with shown_progress(console) as shown:
+        folder = EngineFolder.load(engine_folder(ranked[0], paths.home(), shown))
+    work(folder, ranked[0].executor)
     return True
 
 

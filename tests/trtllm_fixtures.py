@@ -14,7 +14,7 @@ import pytest
 
 from engines.openvino.gguf_model import GgufModel
 from engines.openvino.gguf_tokenizer import build_tokenizer
-from engines.trtllm.adopt import adopt_checkpoint
+from engines.trtllm.adopt import Adoption, adopt_checkpoint
 from tests.doubles import CHAT_TEMPLATE
 from tests.tiny_gguf import write_tiny_gguf
 
@@ -42,7 +42,7 @@ def fake_package() -> Iterator[ModuleType]:
         stage.reset()
         yield stage
     if is_outermost:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "tensorrt_llm"]:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("tensorrt_llm", "torch")]:
             del sys.modules[name]
 
 
@@ -134,3 +134,19 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trtllm_engine(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The engine folder of `tiny_checkpoint`."""
     return adopt_checkpoint(tiny_checkpoint, tmp_path_factory.mktemp("trtllm")).path
+
+
+def adopt_prebuilt(checkpoint: Path, folder: Path, tp_size: int = 1, **build: Any) -> Path:
+    """Write a prebuilt engine of a checkpoint below `folder`, and return the engine folder that describes it."""
+    vocab_size = json.loads((checkpoint / "config.json").read_text())["vocab_size"]
+    engine = write_prebuilt(folder / "prebuilt", engine_config(vocab_size, tp_size, **build))
+    target = folder / "described"
+    target.mkdir()
+    return Adoption.of(engine, tokenizer=checkpoint).write(target, {}).path
+
+
+@pytest.fixture(scope="session")
+def trtllm_prebuilt(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The engine folder of a prebuilt engine of `tiny_checkpoint`."""
+    room = {"max_prompt_embedding_table_size": 8 * 16, "use_mrope": True}  # 16 rows per sequence of a batch
+    return adopt_prebuilt(tiny_checkpoint, tmp_path_factory.mktemp("prebuilt"), **room)

@@ -1,13 +1,19 @@
-"""Rules on the logits that neither sampler of TensorRT-LLM 1.2 has: a logits processor that travels to the workers.
+"""Rules on the logits that TensorRT-LLM 1.2 does not have itself: callables that it hands the logits to.
 
-Both samplers know `min_tokens` for one end token only, and bad words of a single token id.
-Source of the call: `LogitsProcessor`, tensorrt_llm/sampling_params.py; logits are [1, 1, vocab_size] in place.
+Neither sampler knows `min_tokens` but for one end token; those of the LLM API know bad words of a single token id only,
+and the runtime of prebuilt engines knows no llguidance.
+Source of the call: `LogitsProcessor`, tensorrt_llm/sampling_params.py; logits are [1, 1, vocab_size padded] in place,
+and `stream_ptr` is the CUDA stream that computes them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from engines.contract import GenerationRequest
+from engines.guides import GuideMatcher
 
 
 class TokenEdits:
@@ -25,10 +31,10 @@ class TokenEdits:
         self.bad = [tuple(sequence) for sequence in bad]
 
     @classmethod
-    def of(cls, request: GenerationRequest, *, single_bad_tokens: bool) -> "TokenEdits | None":
-        """Return what a request needs, None if that is nothing. `single_bad_tokens`: edit these too."""
+    def of(cls, request: GenerationRequest, min_bad_length: int | None) -> "TokenEdits | None":
+        """Return what a request needs, None if that is nothing. Bad words are edited from `min_bad_length` on."""
         sampling = request.sampling
-        bad = [sequence for sequence in sampling.bad_token_sequences if single_bad_tokens or len(sequence) > 1]
+        bad = [word for word in sampling.bad_token_sequences if min_bad_length and len(word) >= min_bad_length]
         holds_back = sampling.min_tokens > 0 and request.stop_token_ids
         if not (bad or holds_back):
             return None
@@ -44,7 +50,50 @@ class TokenEdits:
         if len(tokens) - self.num_prompt_tokens < self.min_tokens:
             masked += self.stop_token_ids
         if masked:
-            logits[..., masked] = float("-inf")
+            with _on_stream(stream_ptr):
+                logits[..., masked] = float("-inf")
+
+
+class GuideEdits:
+    """Masks what a guide does not allow. It stays in this process.
+
+    An exception in here would end the step for everybody: what went wrong is kept in `error` instead.
+    """
+
+    def __init__(self, matcher: GuideMatcher, num_prompt_tokens: int, vocab_size: int) -> None:
+        self._matcher = matcher
+        self._num_seen = num_prompt_tokens
+        self._vocab_size = vocab_size
+        self.error: str | None = None
+        """Why the guide cannot be followed to its end, if so; the matcher itself belongs to the thread that calls."""
+
+    def __call__(
+        self, req_id: int, logits: Any, token_ids: list[list[int]], stream_ptr: int | None, client_id: int | None
+    ) -> None:
+        """Edit the logits of the next token; after a preemption old tokens come once more, and are known."""
+        import torch  # here: whoever calls this has it
+
+        for token_id in token_ids[0][self._num_seen :]:
+            self._matcher.advance(token_id)
+        self._num_seen = max(self._num_seen, len(token_ids[0]))
+        row = np.zeros(self._vocab_size, np.float32)
+        self._matcher.mask(row)
+        self.error = self._matcher.error
+        with _on_stream(stream_ptr):
+            view = logits[..., : self._vocab_size]
+            view += torch.from_numpy(row).to(logits.device)
+
+
+@contextmanager
+def _on_stream(stream_ptr: int | None) -> Iterator[None]:
+    """Let what is done to tensors join the stream, which is not the one that this thread uses otherwise."""
+    if stream_ptr is None:
+        yield
+        return
+    import torch  # here: whoever calls this has it
+
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream_ptr)):
+        yield
 
 
 def _ends_with(tokens: Sequence[int], ending: tuple[int, ...]) -> bool:

@@ -92,7 +92,9 @@ class TRTLLMExecutor:
         """
         from engines.trtllm.loading import load_parts  # here: it is the way to tensorrt_llm
 
-        return cls(*load_parts(folder, config), shutdown_timeout_s=config.trtllm.shutdown_timeout_s)
+        parts = load_parts(folder, config)
+        timeout_s = config.trtllm.shutdown_timeout_s
+        return cls(parts.driver, parts.info, parts.refusals, parts.guides, shutdown_timeout_s=timeout_s)
 
     @property
     def info(self) -> ExecutorInfo:

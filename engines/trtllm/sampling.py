@@ -9,12 +9,13 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engines.contract import GenerationRequest, Guide, SamplingParams
 from engines.guides import GuideCompiler
 from engines.trtllm.edits import TokenEdits
 from engines.trtllm.guides import guide_arguments
-from engines.trtllm.support import Sampling, is_greedy
+from engines.trtllm.support import EMULATED_BAD_LENGTH, Sampling, is_greedy
 
 ANY_SEED = 2**64
 
@@ -47,7 +48,7 @@ class SamplingTranslator:
     def translate(self, request: GenerationRequest) -> Any:
         """Return the sampling parameters of a request that `Refusals.check` has passed."""
         sampling = request.sampling
-        edits = TokenEdits.of(request, single_bad_tokens=self._way is not Sampling.TRTLLM)
+        edits = TokenEdits.of(request, EMULATED_BAD_LENGTH.get(self._way))
         return self._sampling_params(
             # The end token is one of our stop tokens: those alone end a sequence, and stay in the output whatever the
             # sampler, which is not so of end_id. ignore_eos sends -1 in its place.
@@ -59,11 +60,11 @@ class SamplingTranslator:
             max_tokens=request.max_tokens,
             detokenize=False,
             logits_processor=edits,
-            embedding_bias=self._embedding_bias(sampling),
+            embedding_bias=bias_row(sampling, self._vocab_size),  # it becomes a tensor there
             guided_decoding=self._guided_decoding(request.guide),
             return_context_logits=sampling.prompt_logprobs is not None,
             return_generation_logits=sampling.logprobs is not None,
-            **_draw(sampling),
+            **draw(sampling),
             **(self._of_the_cpp_sampler(request) if self._way is Sampling.TRTLLM else {}),
         )
 
@@ -71,29 +72,37 @@ class SamplingTranslator:
         return None if guide is None else self._guided_params(**guide_arguments(guide, self._guides))
 
     def _of_the_cpp_sampler(self, request: GenerationRequest) -> dict[str, Any]:
-        sampling = request.sampling
-        # None would be 0 for every request: equal prompts would get equal answers
-        seed = random.getrandbits(64) if sampling.seed is None else sampling.seed % ANY_SEED
-        arguments: dict[str, Any] = {"seed": seed, "min_p": sampling.min_p}
-        if sampling.repetition_penalty != 1.0:
-            arguments["repetition_penalty"] = sampling.repetition_penalty
-        if sampling.presence_penalty or sampling.frequency_penalty:
-            arguments["presence_penalty"] = sampling.presence_penalty
-            arguments["frequency_penalty"] = sampling.frequency_penalty
-            arguments["prompt_ignore_length"] = len(request.prompt_token_ids)
-        if single := [sequence[0] for sequence in sampling.bad_token_sequences if len(sequence) == 1]:
+        arguments = seed_and_penalties(request)
+        if single := [sequence[0] for sequence in request.sampling.bad_token_sequences if len(sequence) == 1]:
             arguments["bad_token_ids"] = single
         return arguments
 
-    def _embedding_bias(self, sampling: SamplingParams) -> Any:
-        if not sampling.logit_bias:
-            return None
-        bias = np.zeros(self._vocab_size, np.float32)
-        bias[list(sampling.logit_bias)] = list(sampling.logit_bias.values())
-        return bias  # it becomes a tensor there
+
+def bias_row(sampling: SamplingParams, vocab_size: int) -> NDArray[np.float32] | None:
+    """Write logit_bias as a row [vocab_size], None where there is none."""
+    if not sampling.logit_bias:
+        return None
+    bias = np.zeros(vocab_size, np.float32)
+    bias[list(sampling.logit_bias)] = list(sampling.logit_bias.values())
+    return bias
 
 
-def _draw(sampling: SamplingParams) -> dict[str, Any]:
+def seed_and_penalties(request: GenerationRequest) -> dict[str, Any]:
+    """What the sampler of the C++ runtime honours beside how the token is drawn, by its names."""
+    sampling = request.sampling
+    # None would be 0 for every request: equal prompts would get equal answers
+    seed = random.getrandbits(64) if sampling.seed is None else sampling.seed % ANY_SEED
+    arguments: dict[str, Any] = {"seed": seed, "min_p": sampling.min_p}
+    if sampling.repetition_penalty != 1.0:
+        arguments["repetition_penalty"] = sampling.repetition_penalty
+    if sampling.presence_penalty or sampling.frequency_penalty:
+        arguments["presence_penalty"] = sampling.presence_penalty
+        arguments["frequency_penalty"] = sampling.frequency_penalty
+        arguments["prompt_ignore_length"] = len(request.prompt_token_ids)
+    return arguments
+
+
+def draw(sampling: SamplingParams) -> dict[str, Any]:
     """How the token is drawn, in full: what is left out is 0 in the C++ runtime, and top_p = 0 is greedy."""
     if is_greedy(sampling):
         return {"top_k": 1}

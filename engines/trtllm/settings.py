@@ -13,7 +13,7 @@ from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.errors import TensorRTLLMError
 
 SAMPLERS = {"trtllm": "TRTLLMSampler", "torch": "TorchSampler"}
-_GIB = 2**30
+GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Deferred:
 
 def llm_arguments(checkpoint: Checkpoint, config: EngineConfig, max_sequence_length: int) -> dict[str, Any]:
     """Return the keyword arguments of LLM. Raises TensorRTLLMError for settings that it cannot have."""
-    _refuse_cpu_settings(config)
+    refuse_cpu_settings(config)
     own = config.trtllm
     if checkpoint.num_heads % own.tensor_parallel_size:
         raise TensorRTLLMError(
@@ -70,7 +70,8 @@ def llm_arguments(checkpoint: Checkpoint, config: EngineConfig, max_sequence_len
     return arguments
 
 
-def _refuse_cpu_settings(config: EngineConfig) -> None:
+def refuse_cpu_settings(config: EngineConfig) -> None:
+    """Raise TensorRTLLMError for settings that only the CPU engine has."""
     for name, default in (("precision", "auto"), ("kv_cache_precision", "auto"), ("num_threads", None)):
         if getattr(config, name) != default:
             raise TensorRTLLMError(f"{name} is a setting of the CPU engine; trtllm has dtype and kv_cache_dtype")
@@ -89,9 +90,9 @@ def _kv_cache(checkpoint: Checkpoint, config: EngineConfig) -> Deferred:
         per_token = checkpoint.shape.kv_bytes_per_token(
             own.kv_cache_dtype, own.tensor_parallel_size, own.pipeline_parallel_size
         )
-        arguments["max_tokens"] = int(config.kv_cache_gib * _GIB) // per_token
+        arguments["max_tokens"] = int(config.kv_cache_gib * GIB) // per_token
     if own.host_cache_gib:
-        arguments["host_cache_size"] = int(own.host_cache_gib * _GIB)
+        arguments["host_cache_size"] = int(own.host_cache_gib * GIB)
     if own.max_attention_window:
         arguments["max_attention_window"] = list(own.max_attention_window)
     return Deferred("KvCacheConfig", arguments)

@@ -58,7 +58,18 @@ def load_trtllm(request: pytest.FixtureRequest, config: EngineConfig) -> Executo
     return load_executor(EngineFolder.load(folder), replace(config, trtllm=settings))
 
 
-LOADERS: dict[str, Loader] = {"openvino": load_openvino, "trtllm": load_trtllm}
+def load_trtllm_engine(request: pytest.FixtureRequest, config: EngineConfig) -> Executor:
+    request.getfixturevalue("fake_trtllm")
+    folder: Path = request.getfixturevalue("trtllm_prebuilt")
+    settings = TensorRTLLMConfig(gather_generation_logits=True)
+    return load_executor(EngineFolder.load(folder), replace(config, trtllm=settings))
+
+
+LOADERS: dict[str, Loader] = {
+    "openvino": load_openvino,
+    "trtllm": load_trtllm,
+    "trtllm-engine": load_trtllm_engine,
+}
 
 
 @pytest.fixture(params=sorted(LOADERS))

@@ -54,10 +54,10 @@ def post(fake_trtllm: ModuleType, tiny_checkpoint: Path, tmp_path: Path) -> Call
 
 
 def test_a_chat_is_answered_whole_and_as_the_same_stream(post: Callable[..., httpx.Response]) -> None:
-    whole = post(temperature=0).json()
+    whole = post(temperature=0, ignore_eos=True).json()
     assert whole["usage"]["completion_tokens"] == 8
     assert whole["choices"][0]["finish_reason"] == "length"
-    events = events_of(post(temperature=0, stream=True))
+    events = events_of(post(temperature=0, ignore_eos=True, stream=True))
     assert text_of(events) == whole["choices"][0]["message"]["content"]
 
 

@@ -51,8 +51,13 @@ def tell(fake_trtllm: ModuleType, trtllm_engine: Path) -> Tell:
     return run
 
 
+def llm_of(executor: TRTLLMExecutor) -> Any:
+    driver: Any = executor._driver
+    return driver._llm
+
+
 def worker_of(executor: TRTLLMExecutor) -> Any:
-    return executor._driver._llm._executor
+    return llm_of(executor)._executor
 
 
 def test_no_more_than_a_batch_is_ever_submitted_and_the_rest_waits_in_order_of_priority(tell: Tell) -> None:
@@ -75,7 +80,7 @@ def test_no_more_than_a_batch_is_ever_submitted_and_the_rest_waits_in_order_of_p
 
 
 def num_submitted(executor: TRTLLMExecutor) -> int:
-    return int(executor._driver._llm._next_id) - FIRST_ID
+    return int(llm_of(executor)._next_id) - FIRST_ID
 
 
 def test_a_waiting_sequence_that_is_cancelled_was_never_submitted(tell: Tell, fake_trtllm: ModuleType) -> None:
@@ -173,7 +178,7 @@ def test_a_lost_worker_is_noticed_while_nothing_is_asked(
 
     async def story(executor: TRTLLMExecutor) -> None:
         assert executor.is_alive
-        executor._driver._llm._session.processes[1].kill()
+        llm_of(executor)._session.processes[1].kill()
         async with asyncio.timeout(5):
             while executor.is_alive:
                 await asyncio.sleep(0.02)

@@ -13,7 +13,7 @@ from engines.trtllm.adopt import adopt_checkpoint
 from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.errors import TensorRTLLMError
 from engines.trtllm.executor import TRTLLMExecutor
-from engines.trtllm.ranks import is_worker
+from engines.trtllm.ranks import Launch
 from tests.trtllm_fixtures import write_checkpoint
 
 
@@ -123,4 +123,4 @@ def test_the_kv_cache_is_counted_on_paper(tiny_checkpoint: Path, tmp_path: Path)
     ],
 )
 def test_all_ranks_but_the_first_are_workers(environ: dict[str, str], worker: bool) -> None:
-    assert is_worker(environ) is worker
+    assert Launch.of(environ).is_worker is worker

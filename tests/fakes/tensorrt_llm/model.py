@@ -23,8 +23,18 @@ class TinyModel:
 
     def logits(self, token_ids: Sequence[int]) -> Floats:
         """The logits [vocab_size] behind these tokens."""
-        recent = np.array(token_ids[-CONTEXT:])
+        return self.logits_behind(self.embed(token_ids[-CONTEXT:]), len(token_ids))
+
+    def embed(self, token_ids: Sequence[int], table: Floats | None = None) -> Floats:
+        """The vectors [num_tokens, HIDDEN] of tokens; ids beyond the vocabulary are rows of `table`."""
+        if table is None:
+            return self._embedding[np.array(token_ids, np.int64)]
+        return np.concatenate([self._embedding, table[:, :HIDDEN]])[np.array(token_ids, np.int64)]
+
+    def logits_behind(self, vectors: Floats, num_tokens: int) -> Floats:
+        """The logits behind the vectors of all tokens, or of the last few of them."""
+        recent = vectors[-CONTEXT:]
         weights = 0.7 ** np.arange(len(recent))[::-1]
-        state = (self._embedding[recent] * weights[:, None]).sum(0).astype(np.float32)
-        row: Floats = (state + self._position[len(token_ids) % POSITIONS]) @ self._head + self._prior
+        state = (recent * weights[:, None]).sum(0).astype(np.float32)
+        row: Floats = (state + self._position[num_tokens % POSITIONS]) @ self._head + self._prior
         return row

@@ -46,12 +46,14 @@ class TRTLLMSampler:
     def _penalise(
         self, logits: Floats, params: SamplingParams, prompt: Sequence[int], generated: Sequence[int]
     ) -> None:
-        seen = list({*prompt, *generated})
+        vocab_size = len(logits)  # ids beyond it stand for rows of a prompt table, and are passed over
+        seen = [token_id for token_id in {*prompt, *generated} if token_id < vocab_size]
         if params.repetition_penalty is not None:
             penalty = np.float32(params.repetition_penalty)
             logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
         counted = [*prompt, *generated][min(params.prompt_ignore_length or 0, len(prompt)) :]
-        token_ids, counts = np.unique(np.array(counted, np.int64), return_counts=True)
+        known = [token_id for token_id in counted if token_id < vocab_size]
+        token_ids, counts = np.unique(np.array(known, np.int64), return_counts=True)
         logits[token_ids] -= np.float32(params.presence_penalty or 0.0)
         logits[token_ids] -= np.float32(params.frequency_penalty or 0.0) * counts
 

@@ -12,9 +12,11 @@ class Stage:
     """shutdown() never comes back."""
     refuse_abort: bool = False
     """Aborted requests never say that they are over."""
+    broken_steps: int = 0
+    """How many of the next steps of an engine throw."""
     num_visible_gpus: int = 8
-    arguments: list[dict[str, Any]] = field(default_factory=list)
-    """Keyword arguments of every LLM that was made."""
+    arguments: list[Any] = field(default_factory=list)
+    """Keyword arguments of every LLM and ExecutorConfig of every Executor that was made."""
 
 
 STAGE = Stage()

@@ -15,8 +15,8 @@ import llguidance.numpy
 import numpy as np
 
 from .executor.utils import RequestError
-from .kv_cache import KvCache
-from .llmapi.llm_args import TorchLlmArgs
+from .kv_cache import KvCache, num_tokens_that_fit
+from .llmapi.llm_args import KvCacheConfig, TorchLlmArgs
 from .model import Floats, TinyModel
 from .result import AsyncQueue, Logprob, RequestOutput, Response, dispatch
 from .samplers import NEVER, TorchSampler, TRTLLMSampler
@@ -50,6 +50,23 @@ class Live:
     def prompt(self) -> list[int]:
         return self.result.prompt_token_ids
 
+    @property
+    def num_tokens(self) -> int:
+        return len(self.prompt) + self.max_tokens
+
+    @property
+    def num_sequences(self) -> int:
+        return self.params.n
+
+    def identity(self) -> list[tuple[str | None, int]]:
+        return [(self.salt, token) for token in [*self.prompt, *(self.generated[0][:-1] if self.generated else [])]]
+
+    def content(self, start: int, end: int) -> tuple[int, int]:
+        return start, end
+
+    def take_over(self, content: tuple[int, int]) -> None:
+        pass
+
 
 class Executor:
     """Stands for both the proxy in this process and the workers behind it."""
@@ -60,7 +77,7 @@ class Executor:
         self._sampler = TRTLLMSampler() if arguments.sampler_type == "TRTLLMSampler" else TorchSampler()
         self._tokenizer_path = tokenizer_path
         self._end_id = config["eos_token_id"]
-        self.cache = KvCache(arguments, config)
+        self.cache = _cache(arguments.kv_cache_config, config)
         self.mpi_futures: list[Future[None]] = []
         self.stats_queue: AsyncQueue | None = None
         self._incoming: deque[Live | int] = deque()
@@ -295,6 +312,13 @@ class Executor:
             "inflightBatchingStats": {"numScheduledRequests": len(self.active), "numPausedRequests": 0},
             "specDecodingStats": None,
         }
+
+
+def _cache(own: KvCacheConfig, config: dict[str, Any]) -> KvCache:
+    head_size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    shape = config["num_hidden_layers"], config["num_key_value_heads"], head_size
+    num_tokens = num_tokens_that_fit(*shape, own.free_gpu_memory_fraction, own.max_tokens)
+    return KvCache(own.tokens_per_block, num_tokens, reuse=own.enable_block_reuse)
 
 
 def read_json(file: Path) -> dict[str, Any]:

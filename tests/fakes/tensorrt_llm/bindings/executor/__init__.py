@@ -1,0 +1,55 @@
+"""The C++ executor, which runs prebuilt engines, and the types around it."""
+
+from .configs import (
+    CapacitySchedulerPolicy,
+    CommunicationMode,
+    CommunicationType,
+    DecodingConfig,
+    DecodingMode,
+    ExecutorConfig,
+    KvCacheConfig,
+    LogitsPostProcessorConfig,
+    LookaheadDecodingConfig,
+    OrchestratorConfig,
+    ParallelConfig,
+    SchedulerConfig,
+)
+from .requests import (
+    FinishReason,
+    ModelType,
+    MropeConfig,
+    OutputConfig,
+    PromptTuningConfig,
+    Request,
+    RequestType,
+    Response,
+    Result,
+    SamplingConfig,
+)
+from .runtime import Executor
+
+__all__ = [
+    "CapacitySchedulerPolicy",
+    "CommunicationMode",
+    "CommunicationType",
+    "DecodingConfig",
+    "DecodingMode",
+    "Executor",
+    "ExecutorConfig",
+    "FinishReason",
+    "KvCacheConfig",
+    "LogitsPostProcessorConfig",
+    "LookaheadDecodingConfig",
+    "ModelType",
+    "MropeConfig",
+    "OrchestratorConfig",
+    "OutputConfig",
+    "ParallelConfig",
+    "PromptTuningConfig",
+    "Request",
+    "RequestType",
+    "Response",
+    "Result",
+    "SamplingConfig",
+    "SchedulerConfig",
+]
