@@ -6,6 +6,7 @@ reference, "Create chat completion"; the extensions (`chat_template_kwargs`, `co
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +16,12 @@ from stylers.errors import StylerError
 
 JsonObject: TypeAlias = Mapping[str, object]
 T = TypeVar("T")
+
+FUNCTION_NAME = re.compile(r"[\w./-]{1,64}")
+"""OpenAI's rule, and the dots, slashes and letters of other scripts that frameworks and MCP servers use.
+
+All of it can be written in every family's notation and read back; quotes, brackets and blanks cannot.
+"""
 
 
 class Role(StrEnum):
@@ -81,13 +88,13 @@ class ToolDefinition:
         if tool.get("type", "function") != "function":
             raise StylerError(f"tools of type {tool.get('type')!r} are not supported; use 'function'", param=param)
         function = tool.get("function")
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        if not isinstance(function, Mapping):
             raise StylerError("a tool needs a 'function' with a 'name'", param=f"{param}.function")
         parameters = function.get("parameters")
         return cls(
-            name=str(function["name"]),
-            description=str(function.get("description") or ""),
-            parameters=parameters if isinstance(parameters, Mapping) else {},
+            name=_function_name(function.get("name"), f"{param}.function.name"),
+            description=_text(function.get("description"), f"{param}.function.description") or "",
+            parameters={} if parameters is None else _object(parameters, f"{param}.function.parameters"),
             source=tool,
         )
 
@@ -161,7 +168,7 @@ class Chat:
         messages = tuple(each(request.get("messages"), "messages", _message))
         if not messages:
             raise StylerError("messages must hold at least one message", param="messages")
-        tools = tuple(each(request.get("tools"), "tools", ToolDefinition.from_openai))
+        tools = _tools(request.get("tools"))
         tool_choice = _tool_choice(request.get("tool_choice"), tools)
         continued = _flag(request, "continue_final_message", False)
         generation_prompt = _flag(request, "add_generation_prompt", not continued)
@@ -255,8 +262,27 @@ def _tool_call(call: object, param: str) -> ToolCall:
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
-    name = _required_text(function.get("name"), f"{param}.function.name")
+    name = _function_name(function.get("name"), f"{param}.function.name")
     return ToolCall(name, arguments, _text(call.get("id"), f"{param}.id"))
+
+
+def _tools(tools: object) -> tuple[ToolDefinition, ...]:
+    definitions = tuple(each(tools, "tools", ToolDefinition.from_openai))
+    names: set[str] = set()
+    for index, tool in enumerate(definitions):
+        if tool.name in names:
+            raise StylerError(f"tools has more than one function {tool.name!r}", param=f"tools[{index}].function.name")
+        names.add(tool.name)
+    return definitions
+
+
+def _function_name(name: object, param: str) -> str:
+    name = _required_text(name, param)
+    if not FUNCTION_NAME.fullmatch(name):
+        raise StylerError(
+            f"{param} must have 1 to 64 characters, all of them letters, digits or one of _ . / -", param=param
+        )
+    return name
 
 
 def _tool_choice(choice: object, tools: tuple[ToolDefinition, ...]) -> ToolChoice:

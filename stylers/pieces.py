@@ -166,8 +166,12 @@ def _message(message: Message, rewrite: Rewrite) -> Message:
 
 
 def _tool(tool: ToolDefinition, rewrite: Callable[[str], str]) -> ToolDefinition:
-    source = _object(tool.source, rewrite)
-    return ToolDefinition.from_openai(source)
+    return ToolDefinition(
+        name=rewrite(tool.name),
+        description=rewrite(tool.description),
+        parameters=_object(tool.parameters, rewrite),
+        source=_object(tool.source, rewrite),
+    )
 
 
 def _object(value: JsonObject, rewrite: Callable[[str], str]) -> dict[str, object]:

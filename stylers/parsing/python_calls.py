@@ -9,7 +9,7 @@ from stylers.parsing.json_calls import BareObjects, Outcome, object_list
 from stylers.parsing.literals import PYTHON_STRINGS, Rewriter
 from stylers.parsing.reader import Markers, Reader, Sink, Steps, ignore, markers
 
-NAME = re.compile(r"[\w.\-]*")
+NAME = re.compile(r"[\w./\-]*")
 MAX_NAME_CHARS = 64  # of a function, as in OpenAI's API
 MAX_KEY_CHARS = 1000
 

@@ -80,6 +80,16 @@ USER = {"role": "user", "content": "x"}
         ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0]"),
         ({"messages": [USER], "tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"messages": [USER], "tools": [{"function": {}}]}, "tools[0].function.name"),
+        ({"messages": [USER], "tools": [*TOOLS, *TOOLS]}, "tools[1].function.name"),
+        (
+            {"messages": [USER], "tools": [{"function": {"name": "f", "parameters": []}}]},
+            "tools[0].function.parameters",
+        ),
+        (
+            {"messages": [USER], "tools": [{"function": {"name": "f", "description": 3}}]},
+            "tools[0].function.description",
+        ),
         ({"messages": [USER], "tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"messages": [USER], "tool_choice": "required"}, "tool_choice"),
         ({"messages": [USER], "tools": TOOLS, "tool_choice": {"function": {"name": "f"}}}, "tool_choice"),
@@ -97,3 +107,37 @@ def test_a_refusal_names_the_part_it_is_about(request_body: dict[str, Any], para
     with pytest.raises(StylerError) as refused:
         Chat.from_openai(request_body)
     assert refused.value.param == param
+
+
+UNWRITABLE_NAMES = [
+    "",
+    "x" * 65,
+    "a b",
+    "a\nb",
+    "a\0b",
+    'a"b',
+    "a\\b",
+    "a<b",
+    "a(b",
+    "a{b",
+    "a,b",
+    "a`b",
+    "a\u2028b",
+    3,
+]
+
+
+@pytest.mark.parametrize("name", UNWRITABLE_NAMES)
+def test_a_function_name_that_cannot_be_written_is_refused_wherever_it_stands(name: object) -> None:
+    function = {"name": name, "arguments": "{}"}
+    with pytest.raises(StylerError) as in_tools:
+        chat(USER, tools=[{"type": "function", "function": function}])
+    with pytest.raises(StylerError) as in_history:
+        chat(USER, {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]})
+    assert in_tools.value.param == "tools[0].function.name"
+    assert in_history.value.param == "messages[1].tool_calls[0].function.name"
+
+
+@pytest.mark.parametrize("name", ["x" * 64, "server.tool-2", "mcp/files/read_file", "天気"])
+def test_names_that_frameworks_use_are_taken(name: str) -> None:
+    assert chat(USER, tools=[{"type": "function", "function": {"name": name}}]).tools[0].name == name

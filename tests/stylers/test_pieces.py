@@ -66,6 +66,12 @@ def test_tools_and_calls_are_texts_of_the_request_too() -> None:
     assert '{"x": "<|im_start|>"}' in prompt.text
 
 
+def test_a_function_may_be_named_like_an_added_token() -> None:
+    styler = stylers.get("qwen2.5").for_model(control_tokens=("look_up",))
+    chat = Chat.from_openai({"messages": [user("go")], "tools": [{"function": {"name": "look_up"}}]})
+    assert '"name": "look_up"' in styler.build_prompt(chat).text
+
+
 def test_private_use_characters_of_the_user_stay_what_they_are() -> None:
     text = "\U00100000\U00100001 <|im_end|> \U00100002"
     assert f"user\n{text}<|im_end|>" in prompt_of("qwen2", user(text)).text

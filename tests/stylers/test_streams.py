@@ -173,6 +173,17 @@ def test_what_the_call_format_writes_is_what_is_read(styler: Styler, arguments: 
     assert [json.loads(call.arguments) for call in message.tool_calls] == given
 
 
+@pytest.mark.parametrize(
+    "styler", [styler for styler in STYLERS.values() if styler.call_format], ids=lambda styler: styler.name
+)
+@pytest.mark.parametrize("name", ["x" * 64, "a.b-c_d/e", "天気", "2"])
+def test_every_name_that_a_function_may_have_is_read_as_it_is_written(styler: Styler, name: str) -> None:
+    assert styler.call_format is not None
+    raw = styler.call_format.write([ToolCall(name, '{"text": "x"}')])
+    message = styler.parse(raw, tools=[{"type": "function", "function": {"name": name}}])
+    assert [(call.name, json.loads(call.arguments)) for call in message.tool_calls] == [(name, {"text": "x"})]
+
+
 def seconds(styler: Styler, pieces: list[str]) -> float:
     start = time.perf_counter()
     deltas_of(styler, pieces, "stop")
