@@ -194,6 +194,10 @@ class EnginePlan:
             f"llm-server serve {self.checkpoint.path} --engine trtllm",
         )
         _refuse(
+            self._is_calibrated and "mpt" in str(self.checkpoint.path),
+            f'quantize.py takes a path with "mpt" in it for a model of that name: rename {self.checkpoint.path}',
+        )
+        _refuse(
             method is not None and options.quantization != "none",
             f"the checkpoint is quantised already ({method}): leave --quantization out",
         )

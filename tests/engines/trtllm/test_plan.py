@@ -113,6 +113,13 @@ def test_what_cannot_be_had_is_refused(
         commands(model, **options)
 
 
+def test_a_path_that_quantize_would_misread_is_refused(tmp_path: Path) -> None:
+    model = write_weights(tmp_path / "prompt-tuned-llama", LLAMA.config)
+    with pytest.raises(BuildError, match=r'quantize\.py takes a path with "mpt" in it'):
+        commands(model, quantization="fp8")
+    assert "convert_checkpoint.py" in commands(model, quantization="int8_wo")[0]
+
+
 def test_gemma_2_ends_where_its_recipe_does(tmp_path: Path) -> None:
     model = write_weights(tmp_path / "gemma", FAMILIES["gemma-2"].config)
     assert "--max_seq_len 4096 --max_input_len 4095" in commands(model)[1]
