@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from engines.model_files import IR_FILE, WEIGHTS_FILE
+from engines.model_files import decoder_irs, weights_name
 
 FORMAT_VERSION = 1
 DESCRIPTION_FILE = "engine.json"
@@ -24,7 +24,7 @@ TOKENIZER_FILE = "tokenizer.json"
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 GENERATION_CONFIG_FILE = "generation_config.json"
 REQUIRED_FILES: Mapping[str, tuple[str, ...]] = {
-    "openvino": (IR_FILE, WEIGHTS_FILE, TOKENIZER_FILE, GENERATION_CONFIG_FILE),
+    "openvino": (TOKENIZER_FILE, GENERATION_CONFIG_FILE),  # and graphs with their weights
     "trtllm": ("trtllm.json", TOKENIZER_FILE, GENERATION_CONFIG_FILE),
 }
 _ALWAYS_HASHED_BYTES = 16 * 2**20  # hashing this much takes about 10 ms
@@ -119,8 +119,8 @@ class EngineFolder:
 
     @property
     def model_path(self) -> Path:
-        """The OpenVINO IR; its weights lie beside it."""
-        return self.path / IR_FILE
+        """The OpenVINO IR with the logits; its weights, and the graphs it needs, lie beside it."""
+        return self.path / decoder_irs(self.files)[0]
 
     @property
     def tokenizer_path(self) -> Path:
@@ -230,7 +230,8 @@ def _refuse_missing(path: Path, engine: str, files: Mapping[str, FileRecord]) ->
     required = REQUIRED_FILES.get(engine)
     if required is None:
         raise EngineFolderError(f"{path} is for the engine {engine!r}; known engines: {', '.join(REQUIRED_FILES)}")
-    missing = [name for name in required if name not in files]
+    graphs = decoder_irs(files) if engine == "openvino" else ()
+    missing = [name for name in (*graphs, *map(weights_name, graphs), *required) if name not in files]
     if missing:
         raise EngineFolderError(f"{path} has no {', '.join(missing)}")
 

@@ -104,17 +104,17 @@ class HuggingFaceMetadata:
 
     def refuse_unfollowed(self) -> None:
         """Refuse what the executor does not follow. Raises BuildError."""
-        if vision := next((key for key in ("vision_config", "audio_config") if key in self.config), None):
-            raise BuildError(f"{self.folder} is more than a text model: its {CONFIG_FILE} has a {vision}")
-        window = self.config.get("sliding_window")
-        slides = self.config.get("use_sliding_window", True) and self._has_sliding_layers()
+        if "audio_config" in self.config:
+            raise BuildError(f"{self.folder} listens: its {CONFIG_FILE} has an audio_config, which is not converted")
+        window = self.text_config.get("sliding_window")
+        slides = self.text_config.get("use_sliding_window", True) and self._has_sliding_layers()
         if isinstance(window, int) and slides and window < self.context_length():
             raise BuildError(
                 f"{self.folder} attends to {window} of {self.context_length()} tokens; windows are not converted"
             )
 
     def _has_sliding_layers(self) -> bool:
-        layers = self.config.get("layer_types")
+        layers = self.text_config.get("layer_types")
         return not isinstance(layers, list) or any(layer != "full_attention" for layer in layers)
 
     def context_length(self) -> int:

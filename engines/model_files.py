@@ -1,15 +1,17 @@
 """A model as it was published: which format it has, and which files are it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePath
 
 IR_FILE = "openvino_model.xml"
-WEIGHTS_FILE = "openvino_model.bin"  # of the IR, beside it
+LANGUAGE_IR_FILE = "openvino_language_model.xml"  # in its place where images are read: it takes embeddings,
+EMBEDDINGS_IR_FILE = "openvino_text_embeddings_model.xml"  # which this makes of token ids
 CONFIG_FILE = "config.json"
 _SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+_GRAPH_NAME = re.compile(r"openvino_(\w+_)?model\.(xml|bin)")  # optimum-intel's names; not its tokenizers
 _METADATA_SUFFIXES = frozenset((".json", ".jinja", ".model", ".txt"))
 _PICKLED_SUFFIXES = frozenset((".bin", ".pt", ".pth", ".ckpt"))
 
@@ -89,8 +91,8 @@ def select_files(names: Iterable[str]) -> tuple[ModelFormat, tuple[str, ...]]:
     Raises ModelFilesError.
     """
     present = sorted(name for name in names if name[0] != ".")
-    if IR_FILE in present:
-        return ModelFormat.OPENVINO_IR, _metadata(present, IR_FILE, WEIGHTS_FILE)
+    if IR_FILE in present or LANGUAGE_IR_FILE in present:
+        return ModelFormat.OPENVINO_IR, _metadata(present, *filter(_GRAPH_NAME.fullmatch, present))
     if CONFIG_FILE in present:
         return ModelFormat.HUGGING_FACE, _metadata(present, *_safetensors(present))
     models = sorted({gguf_part_names(name)[0] for name in present if name.endswith(".gguf")})
@@ -99,6 +101,16 @@ def select_files(names: Iterable[str]) -> tuple[ModelFormat, tuple[str, ...]]:
     if models:
         return ModelFormat.GGUF, tuple(gguf_part_names(models[0]))
     raise ModelFilesError(f"it is no model: it has no {IR_FILE}, no {CONFIG_FILE} and no GGUF file")
+
+
+def decoder_irs(names: Collection[str]) -> tuple[str, ...]:
+    """Tell from the names of the files in a folder which graphs turn token ids into logits, last step first."""
+    return (LANGUAGE_IR_FILE, EMBEDDINGS_IR_FILE) if LANGUAGE_IR_FILE in names else (IR_FILE,)
+
+
+def weights_name(ir: str) -> str:
+    """Return the name of the file beside an IR that holds its weights."""
+    return str(PurePath(ir).with_suffix(".bin"))
 
 
 def _in_folder(folder: Path) -> ModelFiles:

@@ -1,7 +1,7 @@
 """What importers do with an IR: check that the executor can run it, see its precision, store matrices in float16."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -11,6 +11,7 @@ import openvino.opset13 as ops
 from openvino._offline_transformations import paged_attention_transformation
 
 from engines.building import BuildError
+from engines.openvino.decoder import read_decoder
 
 Node: TypeAlias = ov.Node
 _KNOWN_INPUTS = frozenset(("input_ids", "attention_mask", "position_ids", "beam_idx"))
@@ -19,15 +20,19 @@ _PRECISIONS = {"f64": "f64", "f32": "f32", "f16": "f16", "bf16": "bf16", "i8": "
 
 def read_graph(ir: Path) -> ov.Model:
     """Read an IR. Raises BuildError if it is damaged."""
+    return _read(ir, ov.Core().read_model)
+
+
+def _read(ir: Path, read: Callable[[Path], ov.Model]) -> ov.Model:
     try:
-        return ov.Core().read_model(ir)
+        return read(ir)
     except RuntimeError as exc:
-        raise BuildError(f"{ir} cannot be read: {_first_line(exc)}") from exc
+        raise BuildError(f"{ir} cannot be read: {_reason(exc)}") from exc
 
 
 def check_servable(ir: Path) -> int:
     """Return the width of the logits of a text decoder. Raises BuildError if the executor could not run it."""
-    graph = read_graph(ir)
+    graph = _read(ir, read_decoder)
     inputs, outputs = {port.any_name for port in graph.inputs}, {port.any_name for port in graph.outputs}
     if "input_ids" not in inputs or not inputs <= _KNOWN_INPUTS or "logits" not in outputs:
         raise BuildError(f"{ir} is not a text decoder: it turns {', '.join(inputs)} into {', '.join(outputs)}")
@@ -37,7 +42,7 @@ def check_servable(ir: Path) -> int:
     try:
         paged_attention_transformation(graph)
     except RuntimeError as exc:
-        raise BuildError(f"{ir} cannot be turned into paged attention: {_first_line(exc)}") from exc
+        raise BuildError(f"{ir} cannot be turned into paged attention: {_reason(exc)}") from exc
     if width.is_dynamic:
         raise BuildError(f"{ir} does not state how many logits it gives")
     return int(width.get_length())
@@ -75,7 +80,7 @@ def save_graph(graph: ov.Model, ir: Path) -> None:
     try:
         ov.save_model(graph, ir, compress_to_fp16=False)
     except RuntimeError as exc:
-        raise BuildError(f"openvino could not write {ir}: {_first_line(exc)}") from exc
+        raise BuildError(f"openvino could not write {ir}: {_reason(exc)}") from exc
 
 
 def _matrices(graph: ov.Model) -> Iterator[Node]:
@@ -100,5 +105,6 @@ def _store_in_float16(constant: Node) -> None:
         user.replace_source_output(widened.output(0))
 
 
-def _first_line(exc: RuntimeError) -> str:
-    return next((line.strip() for line in str(exc).splitlines() if line.strip()), "no message")
+def _reason(exc: RuntimeError) -> str:
+    """Return the last line of openvino's message; those before it say where in its source it was raised."""
+    return next((line.strip() for line in reversed(str(exc).splitlines()) if line.strip()), "no message")

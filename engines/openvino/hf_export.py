@@ -1,15 +1,17 @@
-"""Runs in the conversion environment: `python hf_export.py MODEL_FOLDER TARGET` writes an IR in float32.
+"""Runs in the conversion environment: `python hf_export.py MODEL_FOLDER TARGET` writes IRs in float32.
 
 A script of its own, which imports nothing of ours. The model folder is only read: no code in it is run, weights come
 from safetensors, and nothing is fetched.
 """
 
+import json
 import sys
 from pathlib import Path
 
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # openvino tells of its use unless this is missing
 
 from optimum.exporters.openvino import main_export  # noqa: E402
+from optimum.exporters.openvino.utils import MULTI_MODAL_TEXT_GENERATION_MODELS  # noqa: E402
 from optimum.intel import OVConfig  # noqa: E402
 from transformers import AutoTokenizer  # noqa: E402
 
@@ -17,11 +19,14 @@ TOKENIZER_FILE = "tokenizer.json"
 
 
 def export(folder: Path, target: Path) -> None:
-    """Write openvino_model.xml, and tokenizer.json where the folder has only a SentencePiece model."""
+    """Write openvino_model.xml, or several graphs of a model that reads images.
+
+    Also tokenizer.json where the folder has only a SentencePiece model.
+    """
     main_export(
         str(folder),
         target,
-        task="text-generation-with-past",
+        task=_task(folder),
         library_name="transformers",
         trust_remote_code=False,
         local_files_only=True,
@@ -32,6 +37,11 @@ def export(folder: Path, target: Path) -> None:
     )
     if not (target / TOKENIZER_FILE).is_file():
         AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True).save_pretrained(target)
+
+
+def _task(folder: Path) -> str:
+    model_type = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
+    return "image-text-to-text" if model_type in MULTI_MODAL_TEXT_GENERATION_MODELS else "text-generation-with-past"
 
 
 if __name__ == "__main__":

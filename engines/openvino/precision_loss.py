@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from engines.folder import PrecisionLoss
+from engines.openvino.decoder import read_decoder, text_positions
 
 _NUM_LIKELIEST = 5
 _MAX_TOKENS = 512
@@ -58,16 +59,17 @@ def measure_loss(exact_ir: Path, lowered_ir: Path, tokenizer: Tokenizer) -> Prec
 
 def _logprobs(ir: Path, token_ids: list[int]) -> NDArray[np.float32]:
     """Return the log-probabilities after each token, [num_tokens, vocab_size]."""
-    compiled = ov.Core().compile_model(str(ir), "CPU", _F32)
+    compiled = ov.Core().compile_model(read_decoder(ir), "CPU", _F32)
     num_tokens = len(token_ids)
+    shapes = {port.any_name: port.get_partial_shape() for port in compiled.inputs}
+    position_ids = np.arange(num_tokens, dtype=np.int64)[None]
     inputs = {
         "input_ids": np.array([token_ids], np.int64),
         "attention_mask": np.ones((1, num_tokens), np.int64),
-        "position_ids": np.arange(num_tokens, dtype=np.int64)[None],
+        "position_ids": text_positions(position_ids, shapes.get("position_ids", ov.PartialShape([-1, -1]))),
         "beam_idx": np.zeros(1, np.int32),
     }
-    known = {port.any_name for port in compiled.inputs}
-    result = compiled.create_infer_request().infer({name: inputs[name] for name in known})
+    result = compiled.create_infer_request().infer({name: inputs[name] for name in shapes})
     logits: NDArray[np.float32] = result["logits"][0]
     shifted = logits - logits.max(axis=-1, keepdims=True)
     logprobs: NDArray[np.float32] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))

@@ -1,4 +1,7 @@
-"""Weights in 8 or 4 bits by NNCF, and what that changed: nobody should quantise blindly."""
+"""Weights in 8 or 4 bits by NNCF, and what that changed: nobody should quantise blindly.
+
+Graphs for images stay as they are: they are a small part of a model, and the measured text says nothing of them.
+"""
 
 import tempfile
 from collections.abc import Mapping
@@ -11,7 +14,7 @@ from engines.building import BuildError, refuse_full_disk
 from engines.folder import TOKENIZER_FILE, PrecisionLoss
 from engines.hf_metadata import read_tokenizer
 from engines.model_facts import ModelFacts
-from engines.model_files import IR_FILE, WEIGHTS_FILE
+from engines.model_files import decoder_irs, weights_name
 from engines.openvino.conversion import NO_TELEMETRY, run_child
 from engines.openvino.precision_loss import measure_loss
 from engines.progress import Phase, Progress
@@ -36,19 +39,26 @@ def refuse_without_nncf(precision: str) -> None:
 
 
 def quantise(folder: Path, facts: ModelFacts, precision: str, progress: Progress) -> tuple[ModelFacts, PrecisionLoss]:
-    """Replace the IR in `folder` by one with weights of this precision and measure what it lost. Raises BuildError."""
+    """Lower the weights of the decoder in `folder` to this precision and measure what it lost. Raises BuildError."""
     if facts.precision in _OPTIONS:
         raise BuildError(f"the weights of {facts.model_name} are {facts.precision} already; name an exact model")
     with tempfile.TemporaryDirectory(prefix=".exact-", dir=folder) as scratch:
-        exact, lowered = Path(scratch) / IR_FILE, folder / IR_FILE
-        refuse_full_disk(folder, (folder / WEIGHTS_FILE).stat().st_size)
-        for name in (IR_FILE, WEIGHTS_FILE):
-            (folder / name).replace(exact.with_name(name))
-        progress(Phase.QUANTISE, 0, 2)
-        failure = run_child(["-c", _SCRIPT.format(options=_OPTIONS[precision]), str(exact), str(lowered)])
-        if failure:
-            raise BuildError(f"NNCF could not make the weights {precision}: {failure}")
-        progress(Phase.QUANTISE, 1, 2)
-        loss = measure_loss(exact, lowered, read_tokenizer(folder / TOKENIZER_FILE))
-        progress(Phase.QUANTISE, 2, 2)
+        exact = Path(scratch)
+        irs = decoder_irs([file.name for file in folder.iterdir()])
+        refuse_full_disk(folder, sum((folder / weights_name(ir)).stat().st_size for ir in irs))
+        for done, ir in enumerate(irs):
+            progress(Phase.QUANTISE, done, len(irs) + 1)
+            _lower(folder / ir, exact / ir, precision)
+        progress(Phase.QUANTISE, len(irs), len(irs) + 1)
+        loss = measure_loss(exact / irs[0], folder / irs[0], read_tokenizer(folder / TOKENIZER_FILE))
+        progress(Phase.QUANTISE, len(irs) + 1, len(irs) + 1)
     return replace(facts, precision=precision, versions={**facts.versions, "nncf": version("nncf")}), loss
+
+
+def _lower(ir: Path, exact: Path, precision: str) -> None:
+    """Move a graph with its weights to `exact` and write its copy of lower precision in its place."""
+    for name in (ir.name, weights_name(ir.name)):
+        ir.with_name(name).replace(exact.with_name(name))
+    failure = run_child(["-c", _SCRIPT.format(options=_OPTIONS[precision]), str(exact), str(ir)])
+    if failure:
+        raise BuildError(f"NNCF could not make the weights {precision}: {failure}")

@@ -1,10 +1,10 @@
 """The paged model: a `ScheduledBatch` in, a row of logits per sampled position out.
 
 OpenVINO's private `paged_attention_transformation` turns a stateful decoder into one over a block table, with these
-inputs: `input_ids` or `inputs_embeds` [tokens, ...], `position_ids` [tokens], `past_lens` [seqs],
-`subsequence_begins` [seqs + 1], `block_indices`, `block_indices_begins` [seqs + 1], `max_context_len` [], and per
-layer `key_cache.N`, `value_cache.N` [blocks, kv_heads, block_size, head_dim]. A gather put before the LM head computes
-logits only for the rows that are sampled.
+inputs: `input_ids` [tokens], `position_ids` [tokens] or [axes, tokens], `past_lens` [seqs], `subsequence_begins`
+[seqs + 1], `block_indices`, `block_indices_begins` [seqs + 1], `max_context_len` [], and per layer `key_cache.N`,
+`value_cache.N` [blocks, kv_heads, block_size, head_dim]. A gather put before the LM head computes logits only for the
+rows that are sampled.
 
 A step of one token in all would be computed by matrix-vector kernels, whose bf16 results differ from those of every
 larger step. Such a step gets a second, meaningless sequence, so that a sequence alone equals itself in any batch.
@@ -22,6 +22,7 @@ from openvino._offline_transformations import paged_attention_transformation
 from engines.config import EngineConfig
 from engines.errors import MemoryShortageError
 from engines.openvino import memory
+from engines.openvino.decoder import read_decoder, text_positions
 from engines.openvino.sequence import ScheduledBatch
 
 CACHE_INPUTS = ("key_cache.", "value_cache.")
@@ -50,12 +51,12 @@ class ModelRunner:
     """A compiled paged model with its KV cache. Not thread-safe: the engine thread owns it."""
 
     def __init__(self, model_path: Path, config: EngineConfig) -> None:
-        core = ov.Core()
-        model = core.read_model(model_path)
+        model = read_decoder(model_path)
         paged_attention_transformation(model)
         _gather_before_head(model)
-        compiled = core.compile_model(model, "CPU", _properties(config))
+        compiled = ov.Core().compile_model(model, "CPU", _properties(config))
         self._request = compiled.create_infer_request()
+        self._position_shape = compiled.input("position_ids").get_partial_shape()
         caches = [port for port in compiled.inputs if port.any_name.startswith(CACHE_INPUTS)]
         self.layout = _layout(caches)
         self.precision: str = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
@@ -85,7 +86,7 @@ class ModelRunner:
         if len(inputs.input_ids) == 1:
             inputs.add([0], 0, 1, [self._padding_block], 0)
         num_rows = len(inputs.sampled_rows)
-        for name, tensor in inputs.tensors().items():
+        for name, tensor in inputs.tensors(self._position_shape).items():
             self._request.set_tensor(name, tensor)
         self._request.infer(share_outputs=True)
         logits: NDArray[np.float32] = self._request.get_output_tensor(0).data
@@ -118,10 +119,12 @@ class StepInputs:
         self.sampled_rows += range(num_tokens_so_far - num_rows, num_tokens_so_far)
         self.max_context_len = max(self.max_context_len, end)
 
-    def tensors(self) -> dict[str, ov.Tensor]:
+    def tensors(self, position_shape: ov.PartialShape) -> dict[str, ov.Tensor]:
         """Return the tensors by name."""
         self.sampled_rows = self.sampled_rows or [0]  # the graph wants at least one row
-        return {name: ov.Tensor(np.asarray(value, INPUT_DTYPES[name])) for name, value in vars(self).items()}
+        arrays = {name: np.asarray(value, INPUT_DTYPES[name]) for name, value in vars(self).items()}
+        arrays["position_ids"] = text_positions(arrays["position_ids"], position_shape)
+        return {name: ov.Tensor(array) for name, array in arrays.items()}
 
 
 def _properties(config: EngineConfig) -> dict[str, str | int]:

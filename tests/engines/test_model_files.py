@@ -31,6 +31,26 @@ def write(folder: Path, *names: str) -> Path:
             ModelFormat.OPENVINO_IR,
             ["config.json", "openvino_model.bin", "openvino_model.xml"],
         ),
+        (
+            [
+                "config.json",
+                "openvino_detokenizer.xml",
+                "openvino_language_model.bin",
+                "openvino_language_model.xml",
+                "openvino_vision_embeddings_merger_model.bin",
+                "openvino_vision_embeddings_merger_model.xml",
+                "preprocessor_config.json",
+            ],
+            ModelFormat.OPENVINO_IR,
+            [
+                "config.json",
+                "openvino_language_model.bin",
+                "openvino_language_model.xml",
+                "openvino_vision_embeddings_merger_model.bin",
+                "openvino_vision_embeddings_merger_model.xml",
+                "preprocessor_config.json",
+            ],
+        ),
     ],
 )
 def test_names_tell_the_format_and_what_is_read(names: list[str], model_format: ModelFormat, read: list[str]) -> None:

@@ -17,6 +17,7 @@ from engines.openvino.builder import build_engine
 from engines.openvino.convert_env import REQUIREMENTS, ConvertEnv
 from llm_server import paths
 from tests.engine_fixtures import build_request
+from tests.engines.openvino.paged_model import paged_logits
 from tests.engines.openvino.stateful_model import StatefulModel
 from tests.hf_folders import write_metadata
 from tests.tiny_vocabulary import CHAT_TEMPLATE, byte_pair_vocabulary
@@ -58,6 +59,29 @@ def test_logits_equal_those_of_transformers(architecture: str, tiny_engine: Path
     assert {"optimum-intel", "transformers", "torch"} <= facts.versions.keys()
     assert engine.chat_template == CHAT_TEMPLATE
     assert {file.name for file in engine.path.iterdir()} == {*engine.files, "engine.json"}
+
+
+@needs_environment
+@pytest.mark.parametrize(
+    ("architecture", "graphs"),
+    [
+        ("qwen2_vl", {"language", "text_embeddings", "vision_embeddings", "vision_embeddings_merger"}),
+        ("llava", {"language", "text_embeddings", "vision_embeddings"}),
+    ],
+)
+def test_a_model_that_reads_images_is_served_for_text_and_kept_whole(
+    architecture: str, graphs: set[str], tiny_engine: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tiny-hf"
+    expected = write_model(architecture, folder, tiny_engine)
+    (folder / "preprocessor_config.json").write_text("{}")
+    engine = convert(folder)
+    np.testing.assert_allclose(StatefulModel(engine.path).logits(TOKEN_IDS), expected, atol=1e-4, rtol=0)
+    np.testing.assert_allclose(paged_logits(engine, TOKEN_IDS, 100, 201), expected, atol=2e-3, rtol=0)
+    names = {name for name in engine.files if name.startswith("openvino_")}
+    assert names == {f"openvino_{graph}_model.{suffix}" for graph in graphs for suffix in ("xml", "bin")}
+    assert {"config.json", "preprocessor_config.json"} <= engine.files.keys()
+    assert engine.description.max_sequence_length == 512
 
 
 @needs_environment

@@ -74,7 +74,8 @@ def test_a_damaged_file_is_named(name: str, content: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"vision_config": {}}, "more than a text model: its config.json has a vision_config"),
+        ({"audio_config": {}}, "listens: its config.json has an audio_config"),
+        ({"text_config": {"max_position_embeddings": 512, "sliding_window": 128}}, "attends to 128 of 512 tokens"),
         ({"sliding_window": 128}, "attends to 128 of 512 tokens"),
         ({"max_position_embeddings": None}, "lacks a positive max_position_embeddings"),
     ],
