@@ -23,14 +23,23 @@ from engines.progress import silent
 from llm_server.config import ModelConfig
 from llm_server.loading import load_model
 from tests.llm_server.serving import client_for, events_of, text_of
-from tests.trtllm_fixtures import FAKES
+from tests.trtllm_fixtures import FAKES, adopt_prebuilt
 
 ROOT = Path(__file__).parents[2]
 QUESTION: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 8}
 
 
+@pytest.fixture(params=["checkpoint", "engine"])
+def served(request: pytest.FixtureRequest, tiny_checkpoint: Path) -> Path:
+    """What the server is started with: a checkpoint, or the folder that describes a prebuilt engine."""
+    if request.param == "checkpoint":
+        return tiny_checkpoint
+    prebuilt: Path = request.getfixturevalue("trtllm_prebuilt")
+    return prebuilt
+
+
 @pytest.fixture
-def post(fake_trtllm: ModuleType, tiny_checkpoint: Path, tmp_path: Path) -> Callable[..., httpx.Response]:
+def post(fake_trtllm: ModuleType, served: Path, tmp_path: Path) -> Callable[..., httpx.Response]:
     """Ask a server in this process one question."""
 
     def ask(**fields: Any) -> httpx.Response:
@@ -40,7 +49,7 @@ def post(fake_trtllm: ModuleType, tiny_checkpoint: Path, tmp_path: Path) -> Call
             max_num_tokens=64,
             trtllm=TensorRTLLMConfig(gather_generation_logits=True),
         )
-        config = ModelConfig(str(tiny_checkpoint), served_model_name="tiny", engine="trtllm", executor=executor)
+        config = ModelConfig(str(served), served_model_name="tiny", engine="trtllm", executor=executor)
 
         async def run() -> httpx.Response:
             with ThreadPoolExecutor(1) as pool:
@@ -97,10 +106,18 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, "PATH": launchers, "LLM_SERVER_HOME": str(tmp_path)}
 
 
-def command(checkpoint: Path, world_size: int) -> list[str]:
+def command(model: Path, world_size: int) -> list[str]:
     settings = json.dumps({"tensor_parallel_size": world_size}, separators=(",", ":"))
     options = ["--engine", "trtllm", "--port", "0", "--served-model-name", "tiny", "--trtllm", settings]
-    return [sys.executable, "-m", "llm_server", "serve", str(checkpoint), *options]
+    return [sys.executable, "-m", "llm_server", "serve", str(model), *options]
+
+
+@pytest.fixture(params=["checkpoint", "engine"])
+def on_two_gpus(request: pytest.FixtureRequest, tiny_checkpoint: Path, tmp_path: Path) -> list[str]:
+    """The command that serves a model on two GPUs: a checkpoint, or an engine that was built for them."""
+    if request.param == "engine":
+        return command(adopt_prebuilt(tiny_checkpoint, tmp_path, tp_size=2), 2)
+    return command(tiny_checkpoint, 2)
 
 
 @contextmanager
@@ -168,10 +185,11 @@ def ask(url: str) -> httpx.Response:
     return httpx.post(f"{url}/v1/chat/completions", json=QUESTION, timeout=30)
 
 
-def test_a_lost_worker_fails_health_and_ends_the_process(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    with started(command(tiny_checkpoint, 2), tmp_path) as (job, url):
+def test_a_lost_worker_fails_health_and_ends_the_process(on_two_gpus: list[str], tmp_path: Path) -> None:
+    with started(on_two_gpus, tmp_path) as (job, url):
         assert ask(url).status_code == 200
-        workers = [process for process in processes_of(job) if "sys.stdin.read()" in command_line(process)]
+        spawned = ("sys.stdin.read()", "executorWorker")
+        workers = [p for p in processes_of(job) if any(mark in command_line(p) for mark in spawned)]
         assert len(workers) == 2
         os.kill(workers[0], signal.SIGKILL)
         ends_badly(job, url)
@@ -189,11 +207,15 @@ def mpi_job(*arguments: str) -> list[str]:
     return [mpirun(), "--allow-run-as-root", "--oversubscribe", "-n", "2", *arguments]
 
 
-@pytest.mark.parametrize("launcher", [[], ["trtllm-llmapi-launch"]], ids=["plain", "launcher"])
-def test_two_ranks_serve_on_one_port_and_end_together(
-    tiny_checkpoint: Path, tmp_path: Path, launcher: list[str]
-) -> None:
-    job_command = mpi_job(*launcher, *command(tiny_checkpoint, 2))
+def test_two_ranks_serve_on_one_port_and_end_together(on_two_gpus: list[str], tmp_path: Path) -> None:
+    serve_and_lose_a_rank(mpi_job(*on_two_gpus), tmp_path)
+
+
+def test_two_ranks_of_the_launcher_serve_on_one_port_and_end_together(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    serve_and_lose_a_rank(mpi_job("trtllm-llmapi-launch", *command(tiny_checkpoint, 2)), tmp_path)
+
+
+def serve_and_lose_a_rank(job_command: list[str], tmp_path: Path) -> None:
     with started(job_command, tmp_path) as (job, url):
         assert ask(url).status_code == 200
         assert (tmp_path / "log.txt").read_text().count("address ") == 1
@@ -208,8 +230,8 @@ def is_worker_process(process: int) -> bool:
     return "OMPI_COMM_WORLD_RANK=1" in variables and "python" in command_line(process)
 
 
-def test_a_drained_job_ends_well(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    with started(mpi_job(*command(tiny_checkpoint, 2)), tmp_path) as (job, url):
+def test_a_drained_job_ends_well(on_two_gpus: list[str], tmp_path: Path) -> None:
+    with started(mpi_job(*on_two_gpus), tmp_path) as (job, url):
         assert ask(url).status_code == 200
         server = next(process for process in processes_of(job) if is_server(process))
         os.kill(server, signal.SIGTERM)
