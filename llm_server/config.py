@@ -6,6 +6,7 @@ repeat the options of a model or its engine with values of their own. `trtllm` i
 variable a JSON object.
 """
 
+import re
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,12 @@ Config = TypeVar("Config", "ServerConfig", "ModelConfig", EngineConfig)
 
 class ConfigError(Exception):
     """A setting that stops the start; the message names it, where it stands, and what is allowed."""
+
+
+class EnvironmentText(str):
+    """The value of an environment variable: messages about it name the variable."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +166,10 @@ def _read_file(file: Path | None) -> dict[str, object]:
 def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name in ALL_OPTIONS:
-        value = environ.get(ENVIRONMENT_PREFIX + name.upper())
+        value = environ.get(_variable(name))
         # Kubernetes sets LLM_SERVER_PORT=tcp://... in every pod beside a service named llm-server.
         if value is not None and not (name == "port" and value.startswith("tcp://")):
-            found[name] = value
+            found[name] = EnvironmentText(value)
     return found
 
 
@@ -178,18 +185,41 @@ def _build(config: type[Config], options: Options) -> Config:
     own: dict[str, Any] = {name: _convert(name, options[name], hints[name]) for name in hints if name in options}
     try:
         return config(**own)
-    except ValueError as exc:
-        raise ConfigError(str(exc)) from exc
+    except (ValueError, ConfigError) as exc:
+        raise ConfigError(f"{exc}{_origin(str(exc), options)}") from exc
+
+
+def _origin(message: str, options: Options) -> str:
+    """Say which environment variables set the options that a message names."""
+    named = (name for name, value in options.items() if isinstance(value, EnvironmentText))
+    variables = [_variable(name) for name in named if re.search(rf"\b{name}\b", message)]
+    return f" (set by {', '.join(variables)})" if variables else ""
+
+
+def _variable(name: str) -> str:
+    return ENVIRONMENT_PREFIX + name.upper()
 
 
 def _convert(name: str, value: object, hint: Any) -> Any:
+    place = _variable(name) if isinstance(value, EnvironmentText) else name
+    _refuse_boolean(place, value, hint)
     try:
         if is_dataclass(hint) and isinstance(value, str):  # a table, from a flag or the environment
             return TypeAdapter(hint).validate_json(value)
-        return TypeAdapter(hint).validate_python(value)
+        return TypeAdapter(hint).validate_python(str(value) if isinstance(value, EnvironmentText) else value)
     except ValidationError as exc:
         message = exc.errors(include_url=False)[0]["msg"]
-        raise ConfigError(f"{name} = {value!r} is not allowed: {message}") from exc
+        raise ConfigError(f"{place} = {value!r} is not allowed: {message}") from exc
+
+
+def _refuse_boolean(place: str, value: object, hint: Any) -> None:
+    """Refuse true where a number is wanted; pydantic would count it as 1."""
+    if isinstance(value, Mapping) and is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        for name in value.keys() & hints.keys():
+            _refuse_boolean(f"{place}.{name}", value[name], hints[name])
+    elif isinstance(value, bool) and bool not in (hint, *typing.get_args(hint)):
+        raise ConfigError(f"{place} = {str(value).lower()} is not allowed: it is not an option that is on or off")
 
 
 def _check(holds: bool, message: str) -> None:

@@ -75,8 +75,12 @@ def test_the_file_may_name_its_one_model(tmp_path: Path) -> None:
         ("[model.a]\nport = 1", {}, r"\[model.a\] has an unknown option 'port'"),
         ("model = [1]", {}, "model = "),
         ("port = ", {}, "not valid TOML"),
-        (None, {"LLM_SERVER_PORT": "many"}, "port = 'many' is not allowed"),
-        (None, {"LLM_SERVER_LOG_LEVEL": "loud"}, "'debug', 'info', 'warning' or 'error'"),
+        ("kv_cache_gib = true", {}, "kv_cache_gib = true is not allowed"),
+        ("[model.a]\nmax_batch_size = false", {}, "max_batch_size = false is not allowed"),
+        ("[trtllm]\ntensor_parallel_size = true", {}, "trtllm.tensor_parallel_size = true is not allowed"),
+        (None, {"LLM_SERVER_PORT": "many"}, "LLM_SERVER_PORT = 'many' is not allowed"),
+        (None, {"LLM_SERVER_PORT": "70000"}, r"between 0 and 65535 \(set by LLM_SERVER_PORT\)"),
+        (None, {"LLM_SERVER_LOG_LEVEL": "loud"}, "LLM_SERVER_LOG_LEVEL = .*'debug', 'info', 'warning' or 'error'"),
     ],
 )
 def test_a_bad_value_stops_the_start_and_names_what_is_allowed(
@@ -84,6 +88,11 @@ def test_a_bad_value_stops_the_start_and_names_what_is_allowed(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         load(tmp_path, text, {}, **environ)
+
+
+def test_a_switch_is_true_or_false_and_a_text_may_say_so(tmp_path: Path) -> None:
+    [model] = load(tmp_path, "generic_tools = true", {}, LLM_SERVER_SPLIT_REASONING="false").models
+    assert (model.generic_tools, model.split_reasoning) == (True, False)
 
 
 def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
