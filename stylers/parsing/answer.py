@@ -45,11 +45,14 @@ class Answer:
     tools: Tools
 
     def give_back(self) -> None:
-        """What was kept turned out to be no call: it is content."""
-        self.out.content(self.reader.kept())
+        """What was kept turned out to be no call: it is content, unless it only is none yet because it was cut."""
+        if not self.reader.lose_markup():
+            self.out.content(self.reader.kept())
 
     def give_back_element(self, num_calls_before: int) -> None:
         """What was kept is an element of a list, and no call. Behind a call the list's own comma is left out."""
+        if self.reader.lose_markup():
+            return
         text = self.reader.kept()
         self.out.content(text.lstrip(" ,\n") if self.out.num_calls > num_calls_before else text)
 
@@ -96,9 +99,9 @@ class GrammarParser(OutputParser):
 
     def flush(self, engine_finish: EngineFinish = "stop") -> list[Delta]:
         """End the answer: give out what was held back and set `finish_reason`."""
-        self._reader.end()
+        self._reader.end(cut_short=engine_finish == "length")
         next(self._steps, None)
-        self.finish_reason = self._out.finish(engine_finish)
+        self.finish_reason = self._out.finish(engine_finish, inside_markup=self._reader.lost_markup)
         return self._out.take()
 
 

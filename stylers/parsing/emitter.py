@@ -95,8 +95,11 @@ class Emitter:
         """Say that the call begun last was not cut inside its arguments."""
         self._complete = True
 
-    def finish(self, engine_finish: EngineFinish) -> FinishReason:
-        """End the answer and say why it ended."""
+    def finish(self, engine_finish: EngineFinish, *, inside_markup: bool) -> FinishReason:
+        """End the answer and say why it ended. `inside_markup`: it was cut where another call may have begun."""
+        if inside_markup:
+            self.markup()
+            self._complete = False
         blanks = "" if self._ends_in_markup else self._content.rest()
         if blanks:
             self._deltas.append(Delta(content=blanks))

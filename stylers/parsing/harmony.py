@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stylers.parsing.answer import Answer
 from stylers.parsing.json_values import json_arguments
-from stylers.parsing.reader import Sink, Steps, markers
+from stylers.parsing.reader import Sink, Steps, ignore, markers
 
 START = "<|start|>"
 CHANNEL = "<|channel|>"
@@ -88,4 +88,4 @@ class HarmonyGrammar:
         yield from answer.reader.space()
         if (yield from json_arguments(answer.reader, answer.out.arguments, (*ENDS, START))):
             answer.out.complete_call()
-        return (yield from answer.reader.until(ANY, answer.out.content))
+        return (yield from answer.reader.until(ANY, answer.out.content, cut=ignore))

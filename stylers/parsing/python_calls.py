@@ -127,7 +127,8 @@ class CodeBlockCalls(CallReader):
                 if outcome is Outcome.UNKNOWN:
                     answer.give_back_element(calls_before)
                 reader.keep()
-        if (yield from reader.closing(self.end)) and answer.out.num_calls > calls_before:
-            reader.kept()
-        else:
+        yield from reader.closing(self.end)
+        text = reader.kept()
+        if answer.out.num_calls == calls_before or not self.end.startswith(text.strip()):
+            reader.keep(text)
             answer.give_back()

@@ -42,14 +42,17 @@ def _beginnings(marker: str) -> str:
 class Reader:
     """A cursor in a text that grows. What is read can be kept, to be given back as plain text."""
 
-    __slots__ = ("_at", "_keeping_from", "_kept", "_text", "ended")
+    __slots__ = ("_at", "_cut_short", "_keeping_from", "_kept", "_text", "ended", "lost_markup")
 
     def __init__(self) -> None:
         self._text = ""
         self._at = 0
         self._kept: list[str] = []
         self._keeping_from: int | None = None
+        self._cut_short = False
         self.ended = False
+        self.lost_markup = False
+        """Whether the text was cut inside what would have become markup: that is shown to nobody."""
 
     def add(self, text: str) -> None:
         """Append what arrived."""
@@ -59,9 +62,10 @@ class Reader:
         self._text = self._text[self._at :] + text
         self._at = 0
 
-    def end(self) -> None:
-        """No more text will come."""
+    def end(self, *, cut_short: bool) -> None:
+        """No more text will come; `cut_short`: more would have, had there been no limit."""
         self.ended = True
+        self._cut_short = cut_short
 
     def keep(self, before: str = "") -> None:
         """From here on keep what is read; `before` stands in front of it."""
@@ -75,11 +79,22 @@ class Reader:
         self._kept, self._keeping_from = [], None
         return text
 
+    def lose_markup(self) -> bool:
+        """If the text was cut short, leave out what is kept and all that is left: who waited for more, waited for it.
+
+        Return whether it was.
+        """
+        if not self._cut_short:
+            return False
+        self.lost_markup |= bool(self.kept().strip()) or self._at < len(self._text)
+        self._at = len(self._text)
+        return True
+
     def until(self, marks: Markers, sink: Sink, cut: Sink | None = None) -> Steps[str | None]:
         """Pass the text before the next marker on, as it comes. Return the marker, which is read, or None at the end.
 
         What may be the beginning of a marker is held back; nothing else is. One that the text's end has cut goes to
-        `cut`, if there is one.
+        `cut`, if there is one; else it is left out where the text was cut short.
         """
         while True:
             text, at = self._text, self._at
@@ -94,9 +109,15 @@ class Reader:
             if self.ended:
                 self._at = len(text)
                 if stop < len(text):
-                    (cut or sink)(text[stop:])
+                    self._end_inside_marker(text[stop:], sink, cut)
                 return None
             yield
+
+    def _end_inside_marker(self, beginning: str, sink: Sink, cut: Sink | None) -> None:
+        if cut is None and self._cut_short:
+            self.lost_markup = True
+        else:
+            (cut or sink)(beginning)
 
     def ahead(self, text: str) -> Steps[bool]:
         """Whether `text` comes next; it is not read."""

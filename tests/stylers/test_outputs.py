@@ -66,6 +66,15 @@ def test_the_cut_of_the_stream_changes_nothing(family: str, case: Case) -> None:
         assert without_ids(message) == without_ids(whole), pieces
 
 
+@pytest.mark.parametrize(("family", "case"), [each for each in cases() if each.values[1]["tools"]])
+def test_a_limit_never_shows_what_the_whole_answer_does_not(family: str, case: Case) -> None:
+    raw, shown = case["raw"], (read(parser_for(family, case), [case["raw"]], "stop").content or "").strip()
+    for end in range(len(raw)):
+        content = (read(parser_for(family, case), [raw[:end]], "length").content or "").strip()
+        is_thought = raw.startswith("Thought:") and content in raw.partition("\n")[0]  # dropped with the final answer
+        assert shown.startswith(content) or is_thought, raw[:end]
+
+
 def without_ids(message: ParsedMessage) -> object:
     calls = [(call.name, call.arguments) for call in message.tool_calls]
     return message.content, message.reasoning, calls, message.finish_reason

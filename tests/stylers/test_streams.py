@@ -232,24 +232,44 @@ def test_a_long_tool_name_does_not_hold_back_text(styler: Styler) -> None:
 @pytest.mark.parametrize(
     "styler", [styler for styler in STYLERS.values() if styler.call_format], ids=lambda styler: styler.name
 )
-def test_wherever_generation_ends_the_call_is_there_or_its_text_is(styler: Styler) -> None:
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_wherever_generation_ends_the_call_is_there_or_its_text_is_unless_the_limit_cut_it(
+    styler: Styler, finish: EngineFinish
+) -> None:
     call_format = styler.call_format
     assert call_format is not None
     raw = call_format.write([ToolCall("look", '{"text": "say }\\" now", "list": [1, 2], "map": {"b": null}}')])
     whole = styler.parse(raw, tools=TOOLS).tool_calls[0].arguments
     named = False
     for end in range(len(raw) + 1):
-        message = styler.parse(raw[:end], tools=TOOLS, engine_finish="length")
+        message = styler.parse(raw[:end], tools=TOOLS, engine_finish=finish)
         if message.tool_calls:
             named = True
             (call,) = message.tool_calls
             assert call.name == "look"
             assert whole.startswith(call.arguments.rstrip())
-            assert (message.content, message.finish_reason == "length") == (None, call.arguments.rstrip() != whole)
+            assert (message.content, message.finish_reason == finish) == (None, call.arguments.rstrip() != whole)
         else:
             assert not named, raw[:end]
-            assert (message.content or "") == raw[:end]
-            assert message.finish_reason == "length"
+            assert (message.content or "") == (raw[:end] if finish == "stop" else "")
+            assert message.finish_reason == finish
+
+
+@pytest.mark.parametrize(
+    "styler",
+    [styler for styler in STYLERS.values() if (calls := styler.call_format) and calls.parallel],
+    ids=lambda styler: styler.name,
+)
+def test_a_limit_inside_the_head_of_another_call_keeps_the_calls_before(styler: Styler) -> None:
+    assert styler.call_format is not None
+    one = ToolCall("look", '{"text": "x"}')
+    first = styler.call_format.write([one]).removesuffix(styler.call_format.end)
+    raw = styler.call_format.write([one, ToolCall("go", '{"text": "y"}')])
+    for end in range(len(first), raw.index("go", len(first)) + 2):
+        message = styler.parse(raw[:end], tools=TOOLS, engine_finish="length")
+        assert [(call.name, json.loads(call.arguments)) for call in message.tool_calls] == [("look", {"text": "x"})]
+        assert message.content is None
+    assert message.finish_reason == "length"
 
 
 @pytest.mark.parametrize(
