@@ -2,12 +2,12 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from shutil import copyfile
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import pytest
@@ -66,9 +66,15 @@ def write_checkpoint(folder: Path, tokenizer: Path, **fields: object) -> Path:
     return folder
 
 
-def engine_config(vocab_size: int = 300, tp_size: int = 1, **build: Any) -> dict[str, Any]:
+def engine_config(
+    vocab_size: int = 300,
+    tp_size: int = 1,
+    plugins: Mapping[str, Any] = MappingProxyType({}),
+    quantization: Mapping[str, Any] = MappingProxyType({}),
+    **build: Any,
+) -> dict[str, Any]:
     """What trtllm-build writes as config.json of a tiny llama; `build` changes fields of its build_config."""
-    plugins = {
+    plugin_config = {
         "gpt_attention_plugin": "auto",
         "lora_plugin": None,
         "context_fmha": True,
@@ -76,6 +82,7 @@ def engine_config(vocab_size: int = 300, tp_size: int = 1, **build: Any) -> dict
         "remove_input_padding": True,
         "tokens_per_block": 32,
         "use_paged_context_fmha": True,
+        **plugins,
     }
     return {
         "version": "1.2.1",
@@ -90,7 +97,7 @@ def engine_config(vocab_size: int = 300, tp_size: int = 1, **build: Any) -> dict
             "head_size": 16,
             "max_position_embeddings": 512,
             "mapping": {"world_size": tp_size, "tp_size": tp_size, "pp_size": 1, "cp_size": 1, "gpus_per_node": 8},
-            "quantization": {"quant_algo": None, "kv_cache_quant_algo": None},
+            "quantization": {"quant_algo": None, "kv_cache_quant_algo": None, **quantization},
         },
         "build_config": {
             "max_input_len": 511,
@@ -106,7 +113,7 @@ def engine_config(vocab_size: int = 300, tp_size: int = 1, **build: Any) -> dict
             "speculative_decoding_mode": 1,
             "use_mrope": False,
             "lora_config": {"lora_dir": [], "max_lora_rank": 64, "lora_target_modules": []},
-            "plugin_config": plugins,
+            "plugin_config": plugin_config,
             **build,
         },
     }

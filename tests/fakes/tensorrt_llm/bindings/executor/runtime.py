@@ -251,7 +251,7 @@ class Executor:
     def _forward(self) -> list[Response]:
         """A step for each; an error in it ends them all, and the executor goes on."""
         try:
-            if STAGE.broken_steps:
+            if STAGE.broken_steps and self.active:
                 STAGE.broken_steps -= 1
                 raise RuntimeError("CUDA runtime error: an illegal memory access was encountered")
             return [response for sequence in list(self.active) if (response := self._advance(sequence)) is not None]
