@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 from engines.build_options import BuildMachine, EngineOptions
@@ -133,7 +134,7 @@ def make_plan(model: str, home: Path, *, precision: str = EXACT, out: Path | Non
     known = BUILDERS[ENGINE].precisions
     if precision not in known:
         raise PullError(f"precision {precision!r} is not one of {', '.join(known)}")
-    source = _parse(model)
+    source = _parse(model, home)
     final = _final(_engine_name(model, source) + ("" if precision == EXACT else f"-{precision}"), home, out)
     return Plan(source, precision, final, paths.convert_env(home))
 
@@ -142,7 +143,7 @@ def make_tensorrt_plan(
     model: str, home: Path, options: EngineOptions, machine: BuildMachine, *, out: Path | None = None
 ) -> Plan:
     """Decide which TensorRT engine to build where, without building it. Raises PullError."""
-    source = _parse(model)
+    source = _parse(model, home)
     if not source.text.startswith(("folder:", "hf:")):
         raise PullError(
             f"{source.text} is no Hugging Face checkpoint; a TensorRT engine is built from a folder or hf:org/name"
@@ -157,11 +158,20 @@ def make_tensorrt_plan(
     return Plan(source, EXACT, final, paths.convert_env(home), TENSORRT, options, machine)
 
 
-def _parse(model: str) -> Source:
+def _parse(model: str, home: Path) -> Source:
     try:
         return parse_source(CATALOG[model].source if model in CATALOG else model)
     except SourceError as exc:
-        raise PullError(str(exc)) from exc
+        hint = _known_names(model, home) if re.fullmatch(r"[\w.-]+", model) and not model.endswith(".gguf") else ""
+        raise PullError(f"{exc}{hint}") from exc
+
+
+def _known_names(model: str, home: Path) -> str:
+    """Say which models have a name, the one first that may have been meant."""
+    here = (file.parent.name for file in paths.engines(home).glob(f"*/{DESCRIPTION_FILE}"))
+    names = sorted({*CATALOG, *(name for name in here if name[0] != ".")})
+    meant = get_close_matches(model.lower(), names, n=1)
+    return f"; {f'did you mean {meant[0]}? K' if meant else 'k'}nown by name are {', '.join(names)}"
 
 
 def _final(name: str, home: Path, out: Path | None) -> Path:

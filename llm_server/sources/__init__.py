@@ -63,16 +63,16 @@ def parse_source(text: str) -> Source:
     if kind not in SOURCE_KINDS and path.exists():
         kind, location = "folder" if path.is_dir() else "gguf", text
     if kind not in SOURCE_KINDS or not location:
-        known = ", ".join(f"{kind}:" for kind in SOURCE_KINDS)
-        raise SourceError(
-            f"{text!r} is neither a file or folder here nor a source that starts with one of {known}; {_hint(text)}"
-        )
+        raise SourceError(_not_found(text))
     module, _, name = SOURCE_KINDS[kind].partition(":")
     source: Source = getattr(import_module(module), name)(location)
     return source
 
 
-def _hint(text: str) -> str:
+def _not_found(text: str) -> str:
     if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", text) and not text.endswith(".gguf"):
-        return f"on the Hugging Face Hub it would be hf:{text}"
-    return "`llm-server models` lists the models known by name"
+        return f"there is no file or folder {text}; on the Hugging Face Hub it would be hf:{text}"
+    if ":" not in text and (text.endswith(".gguf") or "/" in text):
+        return f"there is no file or folder {text}"
+    known = ", ".join(f"{kind}:" for kind in SOURCE_KINDS)
+    return f"{text!r} is neither a file or folder here nor a source that starts with one of {known}"

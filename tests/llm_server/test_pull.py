@@ -148,9 +148,10 @@ def test_threads_of_one_process_build_once(model: Path, home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("no-such-model", "'no-such-model' is neither a file.*`llm-server models` lists"),
+        ("no-such-model", "'no-such-model' is neither a file.*; known by name are smollm2-135m-instruct$"),
+        ("SmolLM2-135M-Instuct", "; did you mean smollm2-135m-instruct[?] Known by name are smollm2-135m-instruct$"),
         ("org/no-such-model", "Hub it would be hf:org/no-such-model"),
-        ("folder/no-such-model.gguf", "`llm-server models` lists"),
+        ("folder/no-such-model.gguf", "there is no file or folder folder/no-such-model.gguf$"),
         ("pypi:name", "package==version"),
         ("gguf:/nowhere.gguf", "there is no file"),
     ],
@@ -158,6 +159,13 @@ def test_threads_of_one_process_build_once(model: Path, home: Path) -> None:
 def test_what_cannot_be_found_is_one_error(text: str, message: str, home: Path) -> None:
     with pytest.raises(PullError, match=message):
         pull(text, home)
+
+
+def test_a_mistyped_name_of_what_is_here_is_told(model: Path, home: Path) -> None:
+    pull(str(model), home)
+    known = r"did you mean tiny-model\.q8_0\? Known by name are smollm2-135m-instruct, tiny-model\.q8_0$"
+    with pytest.raises(PullError, match=known):
+        pull("tiny-model.q8", home)
 
 
 def test_a_file_that_cannot_be_converted_is_one_error_and_leaves_nothing(model: Path, home: Path) -> None:

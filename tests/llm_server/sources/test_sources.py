@@ -35,9 +35,15 @@ def test_a_local_file_is_used_where_it_lies(form: str, tmp_path: Path) -> None:
     assert source.fetch(tmp_path / "unused", silent).files.path == path
 
 
-@pytest.mark.parametrize("text", ["", "llama", "pypi:", "ftp://host/a.gguf", "/nowhere/a.gguf"])
+@pytest.mark.parametrize("text", ["", "llama", "pypi:", "ftp://host/a.gguf"])
 def test_other_texts_are_refused_with_the_known_kinds(text: str) -> None:
     with pytest.raises(SourceError, match="starts with one of pypi:, hf:, gguf:, folder:"):
+        parse_source(text)
+
+
+@pytest.mark.parametrize("text", ["/nowhere/a.gguf", "a.gguf", "./a", "org/a.gguf", "a/b/c"])
+def test_a_path_where_nothing_is_says_so(text: str) -> None:
+    with pytest.raises(SourceError, match=f"^there is no file or folder {text}$"):
         parse_source(text)
 
 
