@@ -148,12 +148,22 @@ def describe_folder(path: Path, description: EngineDescription) -> EngineFolder:
     _refuse_missing(path, description.engine, files)
     document = {"format_version": FORMAT_VERSION, **asdict(description)}
     document["files"] = {name: asdict(record) for name, record in files.items()}
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    (path / DESCRIPTION_FILE).write_text(text, encoding="utf-8")
+    _write_document(path / DESCRIPTION_FILE, document)
     for file in path.rglob("*"):
         _sync(file)
     _sync(path)
     return EngineFolder(path, description, files)
+
+
+def restamp(path: Path, source_stamp: str) -> None:
+    """Note in the engine.json of a folder how its unchanged source looks now. The caller holds the folder's lock."""
+    file = path / DESCRIPTION_FILE
+    document = json.loads(file.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory(prefix=_scratch_prefix(path), dir=path.parent) as scratch:
+        fresh = Path(scratch) / file.name
+        _write_document(fresh, {**document, "source_stamp": source_stamp})
+        _sync(fresh)
+        fresh.replace(file)
 
 
 @contextmanager
@@ -184,6 +194,10 @@ def remove_stale_folders(final: Path) -> None:
     for stale in final.parent.iterdir():
         if stale.name.startswith(_scratch_prefix(final)):
             shutil.rmtree(stale, ignore_errors=True)
+
+
+def _write_document(file: Path, document: Mapping[str, object]) -> None:
+    file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _scratch_prefix(final: Path) -> str:

@@ -5,6 +5,7 @@ under its final name or not there: it is built in a sibling folder, under a lock
 """
 
 import fcntl
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from engines.folder import (
     EngineFolder,
     EngineFolderError,
     remove_stale_folders,
+    restamp,
     scratch_folder,
     staged_folder,
 )
@@ -28,6 +30,8 @@ from llm_server import __version__, paths
 from llm_server.sources import Source, SourceError, parse_source
 from llm_server.sources.catalog import CATALOG
 from llm_server.sources.hashing import hash_model
+
+log = logging.getLogger(__name__)
 
 ENGINE = "openvino"
 EXACT = "f16"
@@ -187,6 +191,7 @@ def carry_out(plan: Plan, progress: Progress = silent, show: Callable[[str], Non
     """Return the engine folder of a plan, building it if need be. `show` takes what tools print. Raises PullError."""
     try:
         if plan.outdated(progress) is None:
+            _remember_stamp(plan, progress)
             return plan.final
         with locked(plan.final, progress):
             if plan.outdated(progress) is not None:  # another process may have built it meanwhile
@@ -197,6 +202,19 @@ def carry_out(plan: Plan, progress: Progress = silent, show: Callable[[str], Non
     except OSError as exc:
         raise PullError(f"cannot build an engine folder below {plan.final.parent}: {exc}") from exc
     return plan.final
+
+
+def _remember_stamp(plan: Plan, progress: Progress) -> None:
+    """Note how the source of a folder that is up to date looks now: then the next start need not read it again."""
+    stamp = plan.source.stamp()
+    if stamp is None or stamp == EngineFolder.load(plan.final).description.source_stamp:
+        return
+    try:
+        with locked(plan.final, progress):
+            if plan.outdated(progress) is None and plan.source.stamp() == stamp:
+                restamp(plan.final, stamp)
+    except OSError as exc:
+        log.debug("%s is served as it is: %s", plan.final, exc)  # a cache that cannot be written
 
 
 def remove(name: str, home: Path) -> int:

@@ -1,9 +1,11 @@
 """Engine folders are built when something changed, kept when nothing did, and never half there."""
 
+import errno
 import multiprocessing
 import os
 import random
 import shutil
+import tempfile
 import time
 from pathlib import Path
 
@@ -73,6 +75,23 @@ def test_an_unchanged_file_is_not_read_and_a_touched_one_not_rebuilt(model: Path
     assert phases_of(str(model), home) == []
     os.utime(model, (1, 1))
     assert phases_of(str(model), home) == [Phase.VERIFY]
+    assert phases_of(str(model), home) == []  # its new look was noted
+    EngineFolder.load(paths.engines(home) / "tiny", verify=True)
+
+
+def test_a_touched_file_is_served_from_a_cache_that_cannot_be_written(
+    model: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = pull(str(model), home)
+    before = (folder / "engine.json").read_bytes()
+    os.utime(model, (1, 1))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)  # a test may run as root, whom no mode keeps from writing
+    assert pull(str(model), home) == folder
+    assert (folder / "engine.json").read_bytes() == before
 
 
 def test_a_current_folder_is_served_without_writing(model: Path, home: Path) -> None:
