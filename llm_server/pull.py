@@ -88,7 +88,9 @@ class Plan:
         return self.options.as_document() if self.engine == TENSORRT else {}
 
     def _is_unchanged(self, description: EngineDescription, progress: Progress) -> bool:
-        """Compare what the local files look like; only if that differs are they read and hashed."""
+        """Compare the commit; or what local files look like, and only if that differs read and hash them."""
+        if description.source_revision is not None:
+            return self.source.revision() in (None, description.source_revision)
         stamp = self.source.stamp()
         if stamp is not None and stamp == description.source_stamp:
             return True

@@ -49,6 +49,12 @@ class Source(Protocol):
     def sha256(self, progress: Progress, /) -> str | None:
         """Return the hash the model will have, None where it is unknown before the model is fetched."""
 
+    def revision(self) -> str | None:
+        """Return the commit the model has now, None where there are no commits or nobody can tell.
+
+        May ask the network, for a few seconds at most; what cannot be told is logged.
+        """
+
     def download_bytes(self) -> int | None:
         """Return how much a fetch would download, None where only the fetch will tell. May ask the network."""
 

@@ -5,6 +5,7 @@ HF_TOKEN). A revision is resolved to its commit once, all files are of that comm
 not part of a text model (pictures, pickles, other frameworks' weights) is not downloaded.
 """
 
+import logging
 import re
 import shutil
 from dataclasses import dataclass
@@ -20,8 +21,12 @@ from llm_server.sources import FetchedModel, SourceError
 from llm_server.sources.hashing import check_file
 from llm_server.sources.watching import watched
 
+log = logging.getLogger(__name__)
+
 _LOCATION = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[^#@]+))?(#(?P<file>[^#]+\.gguf))?")
+_COMMIT_HASH = re.compile("[0-9a-f]{40}")
 _MAX_REASON_CHARS = 300
+_LOOK_UP_TIMEOUT_S = 5.0  # a start waits so long for a hub that does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,8 @@ class _Commit:
 class HubSource:
     """One model repository, or one GGUF file in it. Raises SourceError on another form of location.
 
-    Nothing is asked of the network before `download_bytes` or `fetch`. `endpoint` is the hub's own by default.
+    Nothing is asked of the network before `revision`, `download_bytes` or `fetch`. `endpoint` is the hub's own by
+    default.
     """
 
     def __init__(self, location: str, *, endpoint: str | None = None) -> None:
@@ -73,8 +79,22 @@ class HubSource:
         return None
 
     def sha256(self, progress: Progress) -> str | None:
-        """Not known: a model that is here already is served without asking the hub."""
+        """Not known before the files are here."""
         return None
+
+    def revision(self) -> str | None:
+        """Return the commit, asking the hub unless one was named; a hub out of reach is logged."""
+        return self._current_revision
+
+    @cached_property
+    def _current_revision(self) -> str | None:
+        if self._revision is not None and _COMMIT_HASH.fullmatch(self._revision):
+            return self._revision
+        try:
+            return self._commit.sha
+        except SourceError as exc:
+            log.warning("%s; a folder that was built of it is used as it is", exc)
+            return None
 
     def model_format(self) -> ModelFormat:
         """Ask the hub which format the model has. Raises SourceError."""
@@ -102,7 +122,9 @@ class HubSource:
     @cached_property
     def _commit(self) -> _Commit:
         try:
-            info = self._api.model_info(self._repo, revision=self._revision, files_metadata=True)
+            info = self._api.model_info(
+                self._repo, revision=self._revision, files_metadata=True, timeout=_LOOK_UP_TIMEOUT_S
+            )
         except Exception as exc:  # the errors of the HTTP client below huggingface_hub differ from version to version
             raise SourceError(f"{self.text} cannot be found: {_one_line(exc)}") from exc
         files = {

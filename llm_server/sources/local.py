@@ -44,6 +44,10 @@ class LocalSource:
             self._hashes[stamp] = hash_model(self._model, progress)
         return self._hashes[stamp]
 
+    def revision(self) -> str | None:
+        """There are no commits."""
+        return None
+
     def download_bytes(self) -> int:
         """Nothing is downloaded."""
         return 0

