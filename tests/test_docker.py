@@ -24,7 +24,7 @@ SCRIPTS = sorted(path for path in (DOCKER / "multi-node").iterdir() if path.suff
 PAGES = [ROOT / "docs" / "tensorrt-llm.md", ROOT / "docs" / "gpu-checklist.md"]
 OPTIONS = {f"--{name.replace('_', '-')}" for name in inspect.signature(cli.serve).parameters}
 VARIABLES = {ENVIRONMENT_PREFIX + name.upper() for name in ALL_OPTIONS} | {"LLM_SERVER_HOME"}
-OF_THE_TESTS = {"LLM_SERVER_GPU_CHECKPOINT"}
+OF_THE_TESTS = {"LLM_SERVER_GPU_CHECKPOINT", "LLM_SERVER_GPU_ENGINE"}
 
 everything = pytest.mark.parametrize("file", [*DOCKERFILES, *COMPOSE, *SCRIPTS, *PAGES], ids=lambda file: file.name)
 dockerfiles = pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.name)

@@ -1,9 +1,12 @@
 """The table of what is honoured: complete, and the one that the documentation shows."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
 from engines import GenerationRequest, SamplingParams
+from engines.config import TensorRTLLMConfig
+from engines.trtllm.engine_settings import CHECKPOINT_ONLY
 from engines.trtllm.support import SUPPORT, WAYS, support_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "tensorrt-llm.md"
@@ -18,3 +21,12 @@ def test_every_field_of_a_request_is_in_the_table() -> None:
 
 def test_the_documentation_shows_the_table() -> None:
     assert support_table() in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_documentation_says_for_which_kind_of_model_each_setting_is() -> None:
+    rows = re.findall(
+        r"^\| (`.+?) \| .*? \| (checkpoints|engines|both) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    shown = {name: kind for names, kind in rows for name in re.findall(r"`(\w+)`", names)}
+    kinds = {field.name: "both" for field in fields(TensorRTLLMConfig)}
+    assert shown == kinds | dict.fromkeys(CHECKPOINT_ONLY, "checkpoints") | {"lookahead": "engines"}
