@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -187,6 +187,22 @@ def staged_folder(final: Path) -> Iterator[Path]:
         yield staging
         staging.chmod(0o755)  # scratch folders are private; a served model may be read by another user
         _move_into_place(staging, final)
+
+
+@contextmanager
+def download_folder(final: Path) -> Iterator[Path]:
+    """Yield a sibling of `final` that is gone when the block ends, but stays with what is in it if the block fails.
+
+    The caller holds the lock that builders of `final` take.
+    """
+    folder = final.with_name(f".{final.name}.download")
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        with suppress(OSError):  # nothing is there any more, or something that the next attempt goes on with
+            folder.rmdir()
 
 
 def remove_stale_folders(final: Path) -> None:

@@ -20,6 +20,7 @@ from engines.folder import (
     EngineDescription,
     EngineFolder,
     EngineFolderError,
+    download_folder,
     remove_stale_folders,
     restamp,
     scratch_folder,
@@ -225,10 +226,9 @@ def remove(name: str, home: Path) -> int:
     if not name or Path(name).name != name or name.startswith(".") or not final.is_dir():
         raise PullError(f"there is no model {name!r} here; `llm-server models` lists them")
     try:
-        with locked(final, silent), scratch_folder(final) as scratch:
-            aside = final.replace(
-                scratch / name
-            )  # at once: what is left of a killed removal is never taken for a model
+        with locked(final, silent), download_folder(final), scratch_folder(final) as scratch:
+            # at once: what is left of a killed removal is never taken for a model
+            aside = final.replace(scratch / name)
             return sum(file.stat().st_size for file in aside.rglob("*") if file.is_file())
     except OSError as exc:
         raise PullError(f"cannot remove {final}: {exc}") from exc
@@ -255,9 +255,9 @@ def _has_precision(description: EngineDescription, precision: str) -> bool:
 
 
 def _build(plan: Plan, progress: Progress, show: Callable[[str], None]) -> None:
-    with scratch_folder(plan.final) as scratch, staged_folder(plan.final) as staging:
-        stamp = plan.source.stamp()  # before the files are read: if they change meanwhile, the next start sees it
-        fetched = plan.source.fetch(scratch, progress)
+    stamp = plan.source.stamp()  # before the files are read: if they change meanwhile, the next start sees it
+    with download_folder(plan.final) as downloads, staged_folder(plan.final) as staging:
+        fetched = plan.source.fetch(downloads, progress)
         request = BuildRequest(
             model=fetched.files,
             name=plan.source.name,

@@ -26,10 +26,11 @@ def stamp_model(model: ModelFiles) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def check_file(path: Path, expected_sha256: str, progress: Progress) -> None:
-    """Raise SourceError unless the file has this sha256."""
+def check_download(path: Path, expected_sha256: str, progress: Progress) -> None:
+    """Raise SourceError unless the file has this sha256; then it is deleted, to be downloaded anew."""
     actual = _hash_files((path,), progress)[0]
     if actual != expected_sha256:
+        path.unlink()
         raise SourceError(f"{path.name} is damaged: its sha256 is {actual} instead of {expected_sha256}")
 
 

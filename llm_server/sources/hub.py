@@ -12,20 +12,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from huggingface_hub import HfApi
-from huggingface_hub.utils.tqdm import disable_progress_bars
+from huggingface_hub import HfApi, hf_hub_url
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # it is documented there
 
 from engines.model_files import ModelFiles, ModelFilesError, ModelFormat, gguf_part_names, gguf_stem, select_files
 from engines.progress import Progress
 from llm_server.sources import FetchedModel, SourceError
-from llm_server.sources.hashing import check_file
-from llm_server.sources.watching import watched
+from llm_server.sources.hashing import check_download
+from llm_server.sources.resuming import download, one_line
+from llm_server.sources.watching import bytes_below, watched
 
 log = logging.getLogger(__name__)
 
 _LOCATION = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[^#@]+))?(#(?P<file>[^#]+\.gguf))?")
+_COMMIT_MARK = ".commit"
 _COMMIT_HASH = re.compile("[0-9a-f]{40}")
-_MAX_REASON_CHARS = 300
 _LOOK_UP_TIMEOUT_S = 5.0  # a start waits so long for a hub that does not answer
 
 
@@ -105,15 +106,19 @@ class HubSource:
         return self._commit.size_bytes
 
     def fetch(self, scratch: Path, progress: Progress) -> FetchedModel:
-        """Download the files of one commit into `scratch` and check them. Raises SourceError."""
+        """Download the files of one commit into `scratch` and check them. Raises SourceError.
+
+        What lies there of the same commit is not downloaded again.
+        """
         commit = self._commit
-        if shutil.disk_usage(scratch).free < commit.size_bytes:
+        _keep_only(commit.sha, scratch)
+        if shutil.disk_usage(scratch).free < commit.size_bytes - bytes_below(scratch):
             raise SourceError(f"{self.text} has {commit.size_bytes / 1e9:.1f} GB; the disk has less")
         with watched(scratch, commit.size_bytes, progress):
-            paths = [self._download(name, commit.sha, scratch) for name in commit.files]
+            paths = [self._download(name, file, commit.sha, scratch) for name, file in commit.files.items()]
         for path, file in zip(paths, commit.files.values(), strict=True):
             if file.sha256 is not None:
-                check_file(path, file.sha256, progress)
+                check_download(path, file.sha256, progress)
         try:
             return FetchedModel(ModelFiles.find(paths[0] if self._file else scratch), revision=commit.sha)
         except ModelFilesError as exc:
@@ -126,7 +131,7 @@ class HubSource:
                 self._repo, revision=self._revision, files_metadata=True, timeout=_LOOK_UP_TIMEOUT_S
             )
         except Exception as exc:  # the errors of the HTTP client below huggingface_hub differ from version to version
-            raise SourceError(f"{self.text} cannot be found: {_one_line(exc)}") from exc
+            raise SourceError(f"{self.text} cannot be found: {one_line(exc)}") from exc
         files = {
             entry.rfilename: _RemoteFile(entry.size or 0, entry.lfs.sha256 if entry.lfs else None)
             for entry in info.siblings or ()
@@ -146,13 +151,24 @@ class HubSource:
             raise SourceError(f"{self.text} has no file {(missing or parts)[0]}")
         return parts
 
-    def _download(self, name: str, commit: str, scratch: Path) -> Path:
-        disable_progress_bars()  # ours is shown
+    def _download(self, name: str, remote: _RemoteFile, commit: str, scratch: Path) -> Path:
+        file = scratch / name
+        if file.is_file():
+            return file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        url = hf_hub_url(self._repo, name, revision=commit, endpoint=self._api.endpoint)
+        headers = build_hf_headers(token=self._api.token, library_name="llm-server")
         try:
-            return Path(self._api.hf_hub_download(self._repo, name, revision=commit, local_dir=scratch))
+            download(url, file, size_bytes=remote.size_bytes or None, headers=headers)
         except Exception as exc:  # as above
-            raise SourceError(f"{name} of {self.text} cannot be downloaded: {_one_line(exc)}") from exc
+            raise SourceError(f"{name} of {self.text} cannot be downloaded: {one_line(exc)}") from exc
+        return file
 
 
-def _one_line(exc: Exception) -> str:
-    return " ".join(str(exc).split())[:_MAX_REASON_CHARS] or type(exc).__name__
+def _keep_only(commit: str, scratch: Path) -> None:
+    """Empty a folder of everything that is not of this commit."""
+    mark = scratch / _COMMIT_MARK
+    if not mark.is_file() or mark.read_text() != commit:
+        for path in scratch.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        mark.write_text(commit)

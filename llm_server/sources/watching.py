@@ -12,13 +12,14 @@ POLL_S = 0.2
 
 
 @contextmanager
-def watched(folder: Path, total: int, progress: Progress) -> Iterator[None]:
+def watched(folder: Path, total: int | None, progress: Progress) -> Iterator[None]:
     """Report the bytes that lie in `folder` as long as the block runs, from a thread of its own."""
     over = threading.Event()
 
     def report() -> None:
         while not over.wait(POLL_S):
-            progress(Phase.DOWNLOAD, min(bytes_below(folder), total), total)
+            done = bytes_below(folder)
+            progress(Phase.DOWNLOAD, done if total is None else min(done, total), total)
 
     progress(Phase.DOWNLOAD, 0, total)
     watcher = threading.Thread(target=report, name="download-progress", daemon=True)
@@ -28,7 +29,7 @@ def watched(folder: Path, total: int, progress: Progress) -> Iterator[None]:
     finally:
         over.set()
         watcher.join()
-    progress(Phase.DOWNLOAD, total, total)
+    progress(Phase.DOWNLOAD, bytes_below(folder) if total is None else total, total)
 
 
 def bytes_below(folder: Path) -> int:

