@@ -120,8 +120,8 @@ class TRTLLMExecutor:
         """Check and queue a request; see the contract."""
         if not self.is_alive:
             raise self._death or EngineDeadError("the engine has not been started")
+        self._refusals.check(request)  # first, for it knows why
         check_request(request, self._info)
-        self._refusals.check(request)
         if request.guide is not None:
             self._guides.matcher(request.guide)
         assert request.seq_id not in self._live, f"seq_id {request.seq_id} is live already"

@@ -71,7 +71,9 @@ EMULATED_BAD_LENGTH: Mapping[Sampling, int] = {Sampling.TRTLLM: 2, Sampling.TORC
 _DEFAULTS = SamplingParams()
 _SHAPE_OF_THE_DRAW = ("temperature", "top_k", "top_p")
 _IMAGES = "prompt_embeddings"
-_NEEDS_ENGINE = ("prompt_embeddings", "mrope")
+_WITH_A_CHECKPOINT = dict.fromkeys(
+    (_IMAGES, "mrope"), ", whose PyTorch backend takes embeddings of a few models only: serve an engine"
+)
 
 
 def way_of(config: EngineConfig) -> Sampling:
@@ -127,9 +129,9 @@ class Refusals:
         """Raise UnsupportedFeatureError or ContextLengthError, naming the first field that cannot be honoured."""
         for name, ways in SUPPORT.items():
             if ways[self._way] is Support.REFUSED and _asks_for(request, name):
-                fix = ": build an engine for it" if name in _NEEDS_ENGINE and self._way not in ENGINE_WAYS else ""
+                why = _WITH_A_CHECKPOINT.get(name, "") if self._way not in ENGINE_WAYS else ""
                 raise UnsupportedFeatureError(
-                    f"{name} is not supported with {self._way} of TensorRT-LLM 1.2{fix}", name
+                    f"{name} is not supported with {self._way} of TensorRT-LLM 1.2{why}", name
                 )
         self._check_prompt(request)
         self._check_images(request)

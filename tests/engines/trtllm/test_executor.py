@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engines import (
@@ -18,6 +19,7 @@ from engines import (
     GenerationRequest,
     Guide,
     GuideKind,
+    PromptEmbeddings,
     SamplingParams,
     StepFailedError,
     UnsupportedFeatureError,
@@ -220,6 +222,13 @@ REFUSED: list[tuple[dict[str, Any], GenerationRequest, str]] = [
             stop_token_ids=frozenset([2]),
         ),
         "min_tokens is not supported beside a guide",
+    ),
+    (
+        {},
+        replace(
+            request_for("r", range(9)), prompt_embeddings=(PromptEmbeddings(0, np.zeros((2, 64), np.float32), b"x"),)
+        ),
+        "prompt_embeddings is not supported .* of a few models only: serve an engine",
     ),
     ({"sampler": "torch", "speculation": "mtp"}, request_for("r", [1], SamplingParams()), "temperature"),
     (
