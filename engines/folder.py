@@ -57,20 +57,14 @@ class PrecisionLoss:
     num_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class EngineDescription:
-    """The facts engine.json states about the model and how the folder came to be.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What a model says about itself, and which packages found it out (`versions`).
 
-    `builder` names the code that built the folder: a folder of another builder is built anew. `versions` are the
-    packages it used. `source` is the model source as the user wrote it, `source_sha256` the hash of the model files it
-    led to, `source_stamp` what these files looked like where they are local (their paths, sizes and times), and
-    `source_revision` the commit they came from. `end_token_ids` has the model's own end token first.
-    `prompt_starts_with_bos` is about raw prompts: a chat template writes BOS itself. `model_config` holds what the
-    model's own configuration says about its family; `styler` names the family where the builder knows better.
-    `build_options` are those of an engine that is built for one batch size, number of GPUs and so on.
+    `end_token_ids` has the model's own end token first. `prompt_starts_with_bos` is about raw prompts: a chat template
+    writes BOS itself. `model_config` holds what the model's own configuration says about its family.
     """
 
-    engine: str
     model_name: str
     architecture: str
     precision: str
@@ -81,14 +75,32 @@ class EngineDescription:
     bos_token_id: int | None
     bos_text: str | None
     prompt_starts_with_bos: bool
+    model_config: Mapping[str, object] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def by_name(self) -> dict[str, Any]:
+        """Return the facts by their names, for the description that states them among others."""
+        return {fact.name: getattr(self, fact.name) for fact in fields(ModelFacts)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineDescription(ModelFacts):
+    """The facts engine.json states about the model and how the folder came to be.
+
+    `builder` names the code that built the folder: a folder of another builder is built anew. `source` is the model
+    source as the user wrote it, `source_sha256` the hash of the model files it led to, `source_stamp` what these files
+    looked like where they are local (their paths, sizes and times), and `source_revision` the commit they came from.
+    `styler` names the model's family where the builder knows better. `build_options` are those of an engine that is
+    built for one batch size, number of GPUs and so on.
+    """
+
+    engine: str
     source: str
     source_sha256: str
     builder: str
-    versions: Mapping[str, str] = field(default_factory=dict)
     styler: str | None = None
     source_stamp: str | None = None
     source_revision: str | None = None
-    model_config: Mapping[str, object] = field(default_factory=dict)
     precision_loss: PrecisionLoss | None = None
     build_options: Mapping[str, object] = field(default_factory=dict)
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 from tokenizers import Tokenizer
 
 from engines.building import BuildError
-from engines.folder import CHAT_TEMPLATE_FILE, GENERATION_CONFIG_FILE
-from engines.model_facts import END_TEXTS, ModelFacts
+from engines.folder import CHAT_TEMPLATE_FILE, GENERATION_CONFIG_FILE, ModelFacts
+from engines.model_facts import END_TEXTS
 from engines.model_files import CONFIG_FILE
 
 JsonObject: TypeAlias = Mapping[str, object]

@@ -1,8 +1,7 @@
-"""What every builder finds out about a model, and the small files that every engine folder has."""
+"""What every builder knows of models, and the small files that every engine folder has."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -11,24 +10,6 @@ from engines.folder import CHAT_TEMPLATE_FILE, GENERATION_CONFIG_FILE, TOKENIZER
 
 # Control tokens that end a turn or a text in every family that has them; files often name only one of theirs.
 END_TEXTS = frozenset({"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"})
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """What a model says about itself; the fields are those of EngineDescription."""
-
-    model_name: str
-    architecture: str
-    precision: str
-    vocab_size: int
-    max_sequence_length: int
-    end_token_ids: tuple[int, ...]
-    eos_text: str
-    bos_token_id: int | None
-    bos_text: str | None
-    prompt_starts_with_bos: bool
-    model_config: Mapping[str, object]
-    versions: Mapping[str, str]
 
 
 def write_texts(

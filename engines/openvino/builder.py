@@ -1,12 +1,11 @@
 """A model of any format to an OpenVINO engine folder: import it exactly, lower the precision if asked, describe it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from engines.building import BuildRequest
-from engines.folder import EngineDescription, EngineFolder, PrecisionLoss, describe_folder
-from engines.model_facts import ModelFacts
+from engines.folder import EngineDescription, EngineFolder, ModelFacts, PrecisionLoss, describe_folder
 from engines.model_files import ModelFormat
 from engines.openvino.conversion import EXACT_PRECISION
 from engines.openvino.gguf_builder import import_gguf
@@ -40,7 +39,7 @@ def build_engine(request: BuildRequest, target: Path, builder: str, progress: Pr
 def _describe(request: BuildRequest, facts: ModelFacts, loss: PrecisionLoss | None, builder: str) -> EngineDescription:
     stated = replace(facts, versions={**facts.versions, **request.versions})
     return EngineDescription(
-        **{fact.name: getattr(stated, fact.name) for fact in fields(ModelFacts)},
+        **stated.by_name(),
         engine="openvino",
         source=request.source,
         source_sha256=request.source_sha256,

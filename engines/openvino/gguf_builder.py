@@ -13,7 +13,8 @@ from pathlib import Path
 from gguf import TokenType
 
 from engines.building import BuildError, BuildRequest, refuse_full_disk
-from engines.model_facts import END_TEXTS, ModelFacts, write_texts
+from engines.folder import ModelFacts
+from engines.model_facts import END_TEXTS, write_texts
 from engines.model_files import IR_FILE
 from engines.openvino.conversion import EXACT_PRECISION, NO_TELEMETRY, run_child
 from engines.openvino.exact_vectors import restore_vectors

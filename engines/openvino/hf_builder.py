@@ -9,9 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from engines.building import BuildError, BuildRequest, refuse_full_disk
-from engines.folder import TOKENIZER_FILE
+from engines.folder import TOKENIZER_FILE, ModelFacts
 from engines.hf_metadata import HuggingFaceMetadata, read_tokenizer
-from engines.model_facts import ModelFacts, write_texts
+from engines.model_facts import write_texts
 from engines.model_files import ModelFiles, decoder_irs
 from engines.openvino.conversion import EXACT_PRECISION, run_child
 from engines.openvino.convert_env import ConvertEnv, pinned_versions

@@ -5,9 +5,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from engines.building import BuildError, BuildRequest, refuse_full_disk
-from engines.folder import TOKENIZER_FILE
+from engines.folder import TOKENIZER_FILE, ModelFacts
 from engines.hf_metadata import HuggingFaceMetadata, read_tokenizer
-from engines.model_facts import ModelFacts, write_texts
+from engines.model_facts import write_texts
 from engines.model_files import ModelFiles, decoder_irs, weights_name
 from engines.openvino.graph import check_servable, keep_kv_exact, read_graph, save_graph, weights_precision
 from engines.openvino.processor_files import keep_processor_files

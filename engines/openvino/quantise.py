@@ -11,9 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from engines.building import BuildError, refuse_full_disk
-from engines.folder import TOKENIZER_FILE, PrecisionLoss
+from engines.folder import TOKENIZER_FILE, ModelFacts, PrecisionLoss
 from engines.hf_metadata import read_tokenizer
-from engines.model_facts import ModelFacts
 from engines.model_files import decoder_irs, weights_name
 from engines.openvino.conversion import NO_TELEMETRY, run_child
 from engines.openvino.precision_loss import measure_loss

@@ -6,13 +6,13 @@ where the model is. Nothing of the model is copied.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engines.building import BuildError
-from engines.folder import TOKENIZER_FILE, EngineDescription, EngineFolder, describe_folder
+from engines.folder import TOKENIZER_FILE, EngineDescription, EngineFolder, ModelFacts, describe_folder
 from engines.hf_metadata import HuggingFaceMetadata, read_tokenizer
-from engines.model_facts import ModelFacts, write_texts
+from engines.model_facts import write_texts
 from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.errors import TensorRTLLMError
 from engines.trtllm.location import ModelKind, ModelLocation
@@ -70,7 +70,7 @@ class Adoption:
         ModelLocation(self.kind, self.path).write(target)
         facts = replace(facts, versions=versions)
         description = EngineDescription(
-            **{fact.name: getattr(facts, fact.name) for fact in fields(ModelFacts)},
+            **facts.by_name(),
             engine="trtllm",
             source=self.source,
             source_sha256=self.fingerprint(),

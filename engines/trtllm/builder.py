@@ -3,14 +3,13 @@
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from engines.build_options import BuildMachine, EngineOptions
 from engines.building import BuildError, BuildRequest, refuse_full_disk
 from engines.errors import EngineError
-from engines.folder import EngineDescription, EngineFolder, describe_folder
-from engines.model_facts import ModelFacts
+from engines.folder import EngineDescription, EngineFolder, ModelFacts, describe_folder
 from engines.progress import Phase, Progress
 from engines.trtllm.adopt import engine_facts, refuse_missing_tokenizer
 from engines.trtllm.location import ModelKind, ModelLocation
@@ -74,7 +73,7 @@ def _run(
 def _describe(request: BuildRequest, facts: ModelFacts, builder: str) -> EngineDescription:
     stated = replace(facts, versions=request.versions)
     return EngineDescription(
-        **{fact.name: getattr(stated, fact.name) for fact in fields(ModelFacts)},
+        **stated.by_name(),
         engine="trtllm",
         source=request.source,
         source_sha256=request.source_sha256,
