@@ -307,6 +307,23 @@ def test_a_batch_of_responses_wakes_the_loop_once(
     tell(story)
 
 
+def test_an_aborted_generation_brings_nothing_more_and_ends(tell: Tell, fake_trtllm: ModuleType) -> None:
+    async def story(executor: TRTLLMExecutor) -> None:
+        fake_trtllm.STAGE.step_s = 0.01
+        driver: Any = executor._driver
+        generation = driver.generate(request_for("a", range(10), max_tokens=400), None)
+        outputs = aiter(generation)
+        await anext(outputs)
+        generation.abort()
+        generation.abort()
+        assert not generation.finished
+        num_before = generation._inbox.qsize()
+        assert len([output async for output in outputs]) <= num_before
+        assert generation.finished
+
+    tell(story)
+
+
 # Images
 
 
