@@ -5,8 +5,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-LAUNCHED_FOR = "executorWorker"
-
 
 class CapacitySchedulerPolicy(Enum):
     MAX_UTILIZATION = auto()

@@ -19,10 +19,9 @@ from ...stage import STAGE
 from ...version import __version__
 from .configs import CapacitySchedulerPolicy, DecodingMode, ExecutorConfig
 from .parallel import Ranks
-from .requests import FinishReason, ModelType, Request, Response, Result
+from .requests import FinishReason, ModelType, Request, Response
 from .sequences import Sequence, refusal
 
-DTYPE_BYTES = 2
 CHUNK = 3
 """Most tokens that lookahead gives in a step."""
 
@@ -294,6 +293,3 @@ class Executor:
             "specDecodingStats": None,
         }
         return IterationStats(self._iter, seconds * 1000, document)
-
-
-__all__ = ["Executor", "Result"]
