@@ -6,7 +6,7 @@ import queue
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,11 @@ class Address:
 
     port: int
     loop: asyncio.AbstractEventLoop
+    server: Server
+
+    def begin_drain(self) -> None:
+        """Tell the server to stop, as a signal would."""
+        self.loop.call_soon_threadsafe(self.server.begin_drain)
 
     def connect(self, body: bytes = b"", **headers: object) -> socket.socket:
         """Open a connection and post a chat with `body`."""
@@ -51,20 +56,22 @@ def listening(executor: ScriptedExecutor) -> Iterator[Address]:
 
 
 @contextmanager
-def serving_models(*models: ServedModel) -> Iterator[Address]:
+def serving_models(*models: ServedModel, drain_timeout_s: float = 0) -> Iterator[Address]:
     """Serve models on a free port until the block ends."""
-    config, lifecycle, registry = ServerConfig(port=0, drain_timeout_s=0), Lifecycle(), ModelRegistry(models)
+    config = ServerConfig(port=0, drain_timeout_s=drain_timeout_s)
+    lifecycle, registry = Lifecycle(), ModelRegistry(models)
     ready: queue.Queue[asyncio.AbstractEventLoop] = queue.Queue()
     app = create_app(config, registry, lifecycle)
     server = Server(app, config, lifecycle, registry, lambda: ready.put(asyncio.get_running_loop()))
     listener = bind(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    loop = ready.get(timeout=PATIENCE_S)
+    address = Address(listener.getsockname()[1], ready.get(timeout=PATIENCE_S), server)
     try:
-        yield Address(listener.getsockname()[1], loop)
+        yield address
     finally:
-        loop.call_soon_threadsafe(server.begin_drain)
+        with suppress(RuntimeError):  # it has stopped already, and its loop is closed
+            address.begin_drain()
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
 

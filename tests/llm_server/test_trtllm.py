@@ -1,6 +1,5 @@
-"""The whole server over TensorRT-LLM: from the command line to answers, on the fake package."""
+"""Servers over TensorRT-LLM in processes of their own, with MPI where there is one, on the fake package."""
 
-import asyncio
 import json
 import os
 import re
@@ -9,20 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import httpx
 import pytest
 
-from engines.config import EngineConfig, TensorRTLLMConfig
-from engines.progress import silent
-from llm_server.config import ModelConfig
-from llm_server.loading import load_model
-from tests.llm_server.serving import client_for, events_of, text_of
 from tests.trtllm_fixtures import FAKES, adopt_prebuilt
 
 ROOT = Path(__file__).parents[2]
@@ -48,64 +40,6 @@ def served(request: pytest.FixtureRequest, tiny_checkpoint: Path) -> Path:
         return tiny_checkpoint
     prebuilt: Path = request.getfixturevalue("trtllm_prebuilt")
     return prebuilt
-
-
-@pytest.fixture
-def post(fake_trtllm: ModuleType, served: Path, tmp_path: Path) -> Callable[..., httpx.Response]:
-    """Ask a server in this process one question."""
-
-    def ask(**fields: Any) -> httpx.Response:
-        executor = EngineConfig(
-            kv_cache_gib=0.01,
-            max_batch_size=4,
-            max_num_tokens=64,
-            trtllm=TensorRTLLMConfig(gather_generation_logits=True),
-        )
-        config = ModelConfig(str(served), served_model_name="tiny", engine="trtllm", executor=executor)
-
-        async def run() -> httpx.Response:
-            with ThreadPoolExecutor(1) as pool:
-                model = load_model(config, tmp_path, pool, silent)
-                async with client_for(model) as http:
-                    return await http.post("/v1/chat/completions", json={**QUESTION, **fields})
-
-        return asyncio.run(run())
-
-    return ask
-
-
-def test_a_chat_is_answered_whole_and_as_the_same_stream(post: Callable[..., httpx.Response]) -> None:
-    whole = post(temperature=0, ignore_eos=True).json()
-    assert whole["usage"]["completion_tokens"] == 8
-    assert whole["choices"][0]["finish_reason"] == "length"
-    events = events_of(post(temperature=0, ignore_eos=True, stream=True))
-    assert text_of(events) == whole["choices"][0]["message"]["content"]
-
-
-def test_choices_logprobs_penalties_and_seeds_are_served(post: Callable[..., httpx.Response]) -> None:
-    fields = {"n": 2, "seed": 5, "logprobs": True, "top_logprobs": 2, "presence_penalty": 1, "logit_bias": {"7": -100}}
-    first, second = (post(**fields).json()["choices"] for _ in range(2))
-    assert [choice["message"] for choice in first] == [choice["message"] for choice in second]
-    assert first[0]["message"] != first[1]["message"]
-    assert all(len(entry["top_logprobs"]) == 2 for entry in first[0]["logprobs"]["content"])
-
-
-def test_an_answer_follows_its_schema(post: Callable[..., httpx.Response]) -> None:
-    follows_its_schema(post(**GUIDED))
-
-
-def follows_its_schema(answer: httpx.Response) -> None:
-    assert json.loads(answer.json()["choices"][0]["message"]["content"])["n"] in (1, 22)
-
-
-def test_a_stop_string_ends_the_answer(post: Callable[..., httpx.Response]) -> None:
-    text = post(temperature=0).json()["choices"][0]["message"]["content"]
-    stop = text[2]
-    answer = post(temperature=0, stop=stop).json()["choices"][0]
-    assert (answer["message"]["content"], answer["finish_reason"]) == (text[: text.index(stop)], "stop")
-
-
-# In processes of their own, with MPI where there is one
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -191,6 +125,10 @@ def ends_badly(job: "subprocess.Popen[str]", url: str) -> None:
 
 def ask(url: str, **fields: Any) -> httpx.Response:
     return httpx.post(f"{url}/v1/chat/completions", json={**QUESTION, **fields}, timeout=30)
+
+
+def follows_its_schema(answer: httpx.Response) -> None:
+    assert json.loads(answer.json()["choices"][0]["message"]["content"])["n"] in (1, 22)
 
 
 def test_a_lost_worker_fails_health_and_ends_the_process(on_two_gpus: list[str], tmp_path: Path) -> None:
