@@ -16,21 +16,32 @@ from threading import Lock
 import llguidance
 import llguidance.numpy
 import numpy as np
-from llguidance.gbnf_to_lark import GbnfToLarkError, any_to_lark
+from llguidance.gbnf_to_lark import any_to_lark
 from numpy.typing import NDArray
 
 from engines.call_grammar import call_grammar, lark_literal
 from engines.contract import Guide, GuideKind
+from engines.deep_thread import run_deep
 from engines.errors import GuideError
 
 MAX_SOURCE_BYTES = 256 * 1024
 MAX_DEPTH = 64
 CACHE_SIZE = 256
-COMPILE_TIMEOUT_S = 10.0
+COMPILE_TIMEOUT_S = 2.0
+MAX_COMPILING = 8
+"""So many guides compile at once; those that take too long count until they are done."""
 MAX_MESSAGE = 300
+MESSAGE_TAIL = re.compile(r"(<state>|\n *\d+ \| ).*", re.DOTALL)
+JSON_FAULT = "at 1(8): failed to compile JSON schema: "  # the grammar around a schema is ours
 
-JSON_OPTIONS = {"whitespace_pattern": r"[ ]?|\n[ ]{0,32}"}
-"""Blanks between the tokens of JSON are few: a small model that may write them without end does so."""
+JSON_OPTIONS = {"whitespace_pattern": r"[ ]?|\n[ ]{0,32}", "coerce_one_of": True}
+"""Blanks between the tokens of JSON are few: a small model that may write them without end does so.
+
+`oneOf` is followed as `anyOf`: that no second alternative holds is not seen to.
+"""
+
+NO_FORCING = '\n%llguidance {"no_forcing": true}'
+"""Text that the grammar leaves no choice about is not cut into tokens by the tokenizer: it would see control tokens."""
 
 
 class GuideMatcher:
@@ -62,20 +73,42 @@ class GuideMatcher:
 class GuideCompiler:
     """Compiles guides for one tokenizer. Thread-safe."""
 
-    def __init__(self, tokenizer_path: Path, vocab_size: int, end_token_ids: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        tokenizer_path: Path,
+        vocab_size: int,
+        end_token_ids: tuple[int, ...],
+        *,
+        timeout_s: float = COMPILE_TIMEOUT_S,
+    ) -> None:
         self._tokenizer_path = tokenizer_path
         self._vocab_size = vocab_size
         self._end_token_ids = end_token_ids
+        self._timeout_s = timeout_s
         self._cache: OrderedDict[Guide, llguidance.LLMatcher] = OrderedDict()
         self._lock = Lock()
+        self._may_compile = asyncio.Semaphore(MAX_COMPILING)
 
     async def prepare(self, guide: Guide) -> None:
-        """Compile a guide off the loop and keep it. Raises GuideError, also for one that takes too long."""
+        """Compile a guide off the loop and keep it. Raises GuideError, also for one that takes too long.
+
+        The parser's recursion is as deep as a source wants it: a usual thread's stack would be too small.
+        """
+        if guide in self._cache:
+            return
+        await asyncio.to_thread(lambda: self._tokenizer)
         try:
-            async with asyncio.timeout(COMPILE_TIMEOUT_S):
-                await asyncio.to_thread(self.matcher, guide)
+            async with asyncio.timeout(self._timeout_s):
+                await self._may_compile.acquire()
+                compiling = run_deep(partial(self.matcher, guide))
+                compiling.add_done_callback(self._note_compiled)
+                await asyncio.shield(compiling)
         except TimeoutError as exc:
-            raise GuideError(f"the {guide.kind} takes over {COMPILE_TIMEOUT_S:g} s to compile", "guide") from exc
+            raise GuideError(f"the {guide.kind} takes over {self._timeout_s:g} s to compile", "guide") from exc
+
+    def _note_compiled(self, compiling: "asyncio.Future[GuideMatcher]") -> None:
+        self._may_compile.release()
+        compiling.exception()  # nobody may have waited so long
 
     def matcher(self, guide: Guide) -> GuideMatcher:
         """Return a matcher at the grammar's start. Raises GuideError where the guide does not compile."""
@@ -92,18 +125,24 @@ class GuideCompiler:
         return GuideMatcher(start.deep_copy(), self._vocab_size)
 
     def lark(self, guide: Guide) -> str:
-        """Write a choice, a grammar or a call format as Lark. Raises ValueError, KeyError or GbnfToLarkError."""
-        if guide.kind != GuideKind.CALL_FORMAT:
-            return _LARK[guide.kind](guide.source)
-        source = json.loads(guide.source)
-        _check_depth(source)
-        literal = partial(lark_literal, control_tokens=self._control_tokens)
-        return call_grammar(source, literal, JSON_OPTIONS)
+        """Write a guide as a grammar in Lark. Raises ValueError, KeyError or RecursionError."""
+        grammar = self._calls(guide.source) if guide.kind is GuideKind.CALL_FORMAT else _LARK[guide.kind](guide.source)
+        return grammar + NO_FORCING if self._spells_control_token(guide) else grammar
 
-    def _grammar(self, guide: Guide) -> str:
-        if guide.kind in _GRAMMARS:
-            return _GRAMMARS[guide.kind](guide.source)
-        return str(llguidance.LLMatcher.grammar_from_lark(self.lark(guide)))
+    def _calls(self, source: str) -> str:
+        read = json.loads(source)
+        _check_depth(read)
+        return call_grammar(read, partial(lark_literal, control_tokens=self._control_tokens), JSON_OPTIONS)
+
+    def _spells_control_token(self, guide: Guide) -> bool:
+        """Whether the text of a control token is a literal of the guide, where it is text and not the token."""
+        text = guide.source
+        if guide.kind in (GuideKind.JSON_SCHEMA, GuideKind.CHOICE):
+            text = json.dumps(json.loads(text), ensure_ascii=False)
+        elif guide.kind is GuideKind.CALL_FORMAT:  # whose own marks are the tokens
+            text = json.dumps(json.loads(text)["tools"], ensure_ascii=False)
+        text = text.replace("\\", "")  # escapes
+        return any(token in text for token in self._control_tokens)
 
     @cached_property
     def _control_tokens(self) -> dict[str, int]:
@@ -121,13 +160,20 @@ class GuideCompiler:
         if len(guide.source.encode()) > MAX_SOURCE_BYTES:
             raise GuideError(f"the {guide.kind} is larger than {MAX_SOURCE_BYTES} bytes", "guide")
         try:
-            grammar = self._grammar(guide)
-        except (ValueError, KeyError, RecursionError, GbnfToLarkError) as exc:
+            grammar = llguidance.LLMatcher.grammar_from_lark(self.lark(guide))
+        except (ValueError, KeyError, RecursionError) as exc:
             raise GuideError(f"the {guide.kind} is not valid: {exc}", "guide") from exc
         matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
         if matcher.is_error():
             raise GuideError(f"the {guide.kind} does not compile: {_explain(matcher.get_error(), guide)}", "guide")
+        self._try_to_begin(GuideMatcher(matcher.deep_copy(), self._vocab_size), guide)
         return matcher
+
+    def _try_to_begin(self, matcher: GuideMatcher, guide: Guide) -> None:
+        """Look for a first token: some grammars that no text satisfies compile, and so do some beyond all limits."""
+        matcher.mask(np.zeros(self._vocab_size, np.float32))
+        if matcher.error:
+            raise GuideError(f"the {guide.kind} cannot be followed: {matcher.error}", "guide")
 
 
 def _choice(source: str) -> str:
@@ -139,6 +185,14 @@ def _choice(source: str) -> str:
     return "start: CHOICE\nCHOICE: " + " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
 
 
+def _grammar(source: str) -> str:
+    """Turn GBNF into Lark. Raises ValueError."""
+    try:
+        return str(any_to_lark(source))
+    except Exception as exc:  # the converter raises nothing more exact
+        raise ValueError(str(exc)) from exc
+
+
 def _json_object(source: str) -> str:
     return _json_schema('{"type": "object"}')
 
@@ -146,15 +200,21 @@ def _json_object(source: str) -> str:
 def _json_schema(source: str) -> str:
     schema = json.loads(source)
     _check_depth(schema)
-    return str(llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=JSON_OPTIONS))
+    if isinstance(schema, bool):  # which are schemas as well: any value, and none
+        schema = {} if schema else {"enum": []}
+    if not isinstance(schema, dict):
+        raise ValueError("a schema is an object")
+    return f"start: %json {json.dumps({**schema, 'x-guidance': JSON_OPTIONS})}"
 
 
 def _regex(source: str) -> str:
-    return str(llguidance.LLMatcher.grammar_from_regex(source))
+    grammar = json.loads(llguidance.LLMatcher.grammar_from_regex(source))
+    return str(grammar["grammars"][0]["lark_grammar"])
 
 
-_LARK: dict[GuideKind, Callable[[str], str]] = {GuideKind.CHOICE: _choice, GuideKind.GRAMMAR: any_to_lark}
-_GRAMMARS = {
+_LARK: dict[GuideKind, Callable[[str], str]] = {
+    GuideKind.CHOICE: _choice,
+    GuideKind.GRAMMAR: _grammar,
     GuideKind.JSON_OBJECT: _json_object,
     GuideKind.JSON_SCHEMA: _json_schema,
     GuideKind.REGEX: _regex,
@@ -182,8 +242,8 @@ def _explain(message: str, guide: Guide) -> str:
 
 
 def _one_line(message: str) -> str:
-    """Leave out the state of the parser that some messages end with."""
-    return " ".join(message.partition("<state>")[0].split())[:MAX_MESSAGE]
+    """Leave out the grammar and the state of the parser that messages end with."""
+    return " ".join(MESSAGE_TAIL.sub("", message).removeprefix(JSON_FAULT).split())[:MAX_MESSAGE]
 
 
 def _places(schema: object, keywords: set[str], path: str) -> Iterator[str]:
