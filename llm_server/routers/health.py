@@ -1,4 +1,4 @@
-"""GET /health, /health/ready and /version: for load balancers and people, without any key."""
+"""GET and HEAD /health, /health/ready and /version: for load balancers and people, without any key."""
 
 from fastapi import APIRouter
 from starlette.responses import JSONResponse
@@ -10,6 +10,7 @@ router = APIRouter()
 
 
 @router.get("/health", response_model=None)
+@router.head("/health", response_model=None, include_in_schema=False)
 async def health(server: ServerDep) -> JSONResponse:
     """Whether the process should live on: 503 once an engine is dead, which only a restart mends."""
     dead = [model.name for model in server.registry if not model.executor.is_alive]
@@ -17,6 +18,7 @@ async def health(server: ServerDep) -> JSONResponse:
 
 
 @router.get("/health/ready", response_model=None)
+@router.head("/health/ready", response_model=None, include_in_schema=False)
 async def ready(server: ServerDep) -> JSONResponse:
     """Whether to send requests here: 503 while draining as well as with a dead engine."""
     if server.lifecycle.is_draining:
@@ -25,6 +27,7 @@ async def ready(server: ServerDep) -> JSONResponse:
 
 
 @router.get("/version")
+@router.head("/version", include_in_schema=False)
 async def version() -> dict[str, str]:
     """Return the server's version."""
     return {"version": __version__}

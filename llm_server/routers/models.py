@@ -1,4 +1,4 @@
-"""GET /v1/models."""
+"""GET and HEAD /v1/models."""
 
 from fastapi import APIRouter
 
@@ -10,12 +10,14 @@ router = APIRouter()
 
 
 @router.get("/v1/models")
+@router.head("/v1/models", include_in_schema=False)
 async def list_models(server: ServerDep) -> ModelList:
     """List the served models."""
     return ModelList(data=[_card(model) for model in server.registry])
 
 
 @router.get("/v1/models/{model:path}")
+@router.head("/v1/models/{model:path}", include_in_schema=False)
 async def get_model(model: str, server: ServerDep) -> ModelCard:
     """Describe one model; its name may have slashes."""
     return _card(server.registry.get(model))

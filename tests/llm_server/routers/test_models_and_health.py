@@ -2,11 +2,13 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 
 from llm_server import __version__
 from llm_server.lifecycle import Lifecycle
 from tests.doubles import ScriptedExecutor
 from tests.llm_server.serving import MODEL, ask, chat_body, client_for, served
+from tests.llm_server.sockets import listening
 
 
 def get(path: str) -> httpx.Response:
@@ -63,3 +65,11 @@ def test_a_draining_server_is_alive_but_not_ready_and_takes_nothing_new() -> Non
             return [answer.status_code for answer in answers]
 
     assert asyncio.run(talk()) == [200, 503, 200, 503]
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/ready", "/version", "/v1/models", f"/v1/models/{MODEL}"])
+def test_head_is_answered_as_get_is_without_a_body(path: str) -> None:
+    with listening(ScriptedExecutor()) as address, httpx.Client(base_url=f"http://127.0.0.1:{address.port}") as http:
+        head, whole = http.head(path), http.get(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
