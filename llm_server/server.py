@@ -17,6 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from llm_server.config import ConfigError, ServerConfig
+from llm_server.connections import Connection
 from llm_server.lifecycle import Lifecycle
 from llm_server.registry import ModelRegistry
 
@@ -55,6 +56,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=Connection,
                 lifespan="on",
                 ws="none",
                 log_config=None,
