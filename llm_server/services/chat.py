@@ -10,7 +10,7 @@ from llm_server.registry import NOTHING_HIDDEN, ModelRegistry, ServedModel
 from llm_server.services.answer import ChatAnswer
 from llm_server.services.choice import ChoiceReader
 from llm_server.services.prompt import encode_prompt
-from llm_server.services.requests import fan_out, generation_request, stop_strings, too_long
+from llm_server.services.requests import check_num_choices, fan_out, generation_request, stop_strings, too_long
 from llm_server.services.tools import call_guide, max_calls, refuse_unsupported_tools
 from llm_server.stop_strings import StopStrings
 from llm_server.tokenizer import Detokenizer, TooManyTokensError
@@ -30,6 +30,7 @@ class ChatService:
         Raises RequestError, StylerError or EngineError. Close the answer, read or not.
         """
         model = self._registry.get(body.model)
+        check_num_choices(body, model)
         if len(body.messages) > model.context_length:  # each is a token at least; rendering them would block the loop
             raise too_long(body, model, len(body.messages), "at least ")
         chat = Chat.from_openai(body.chat())

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from engines.contract import GenerationRequest, Guide
 from engines.errors import ContextLengthError
+from llm_server.errors import InvalidBodyError
 from llm_server.protocol.chat import ChatCompletionRequest
 from llm_server.registry import ServedModel
 from llm_server.services.prompt import encode_words
@@ -30,7 +31,7 @@ def generation_request(
         prompt_token_ids=tuple(prompt_token_ids),
         sampling=sampling,
         max_tokens=_max_tokens(body, model, len(prompt_token_ids)),
-        stop_token_ids=_stop_token_ids(body, model, prompt),
+        stop_token_ids=_stop_token_ids(body, model, prompt, guide),
         guide=guide,
         priority=body.priority or 0,
         cache_salt=body.cache_salt,
@@ -38,9 +39,14 @@ def generation_request(
     )
 
 
-def _stop_token_ids(body: ChatCompletionRequest, model: ServedModel, prompt: Prompt) -> frozenset[int]:
-    """End tokens, unless they are ignored, and the request's own; a stop string that is one token stops as that."""
-    ends = frozenset() if body.ignore_eos else model.end_token_ids
+def _stop_token_ids(
+    body: ChatCompletionRequest, model: ServedModel, prompt: Prompt, guide: Guide | None
+) -> frozenset[int]:
+    """End tokens, unless they are ignored, and the request's own; a stop string that is one token stops as that.
+
+    Where a guide lets an end token come nothing can follow it, so then it ends the answer in any case.
+    """
+    ends = frozenset() if body.ignore_eos and guide is None else model.end_token_ids
     marks = [*(body.stop or ()), *(() if body.ignore_eos else prompt.stop)]
     marked = (token_id for mark in marks if (token_id := model.tokenizer.token_id(mark)) is not None)
     return ends.union(body.stop_token_ids or (), marked)
@@ -50,6 +56,14 @@ def stop_strings(body: ChatCompletionRequest, model: ServedModel, prompt: Prompt
     """The request's own, and those of the family's that are no token of this vocabulary."""
     spelled = () if body.ignore_eos else prompt.stop
     return [*(body.stop or ()), *(stop for stop in spelled if model.tokenizer.token_id(stop) is None)]
+
+
+def check_num_choices(body: ChatCompletionRequest, model: ServedModel) -> None:
+    """Refuse more choices than the engine ever holds. Raises InvalidBodyError."""
+    info = model.executor.info
+    room = info.max_batch_size + info.max_waiting
+    if (body.n or 1) > room:
+        raise InvalidBodyError(f"n must be at most {room}: so many answers are made or wait at a time here", "n")
 
 
 def fan_out(request: GenerationRequest, num_choices: int) -> list[GenerationRequest]:

@@ -103,6 +103,21 @@ def test_ignored_end_tokens_leave_no_text_unless_special_tokens_are_shown() -> N
     assert _answer(post_chat(executor, skip_special_tokens=False, **options), False) == ("H<|im_end|>IJ", "length")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_guide_that_is_complete_ends_the_answer_though_end_tokens_are_ignored(stream: bool) -> None:
+    executor = ScriptedExecutor(says("yes"))
+    response = post_chat(executor, stream=stream, ignore_eos=True, guided_choice=["yes"], max_tokens=9)
+    assert _answer(response, stream) == ("yes", "stop")
+
+
+def test_more_choices_than_the_engine_ever_holds_are_refused_by_name() -> None:
+    executor = ScriptedExecutor(info=replace(INFO, max_batch_size=2, max_waiting=1))
+    refused = post_chat(executor, n=4)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "n")
+    assert executor.requests == []
+    assert len(post_chat(executor, n=3).json()["choices"]) == 3
+
+
 def test_sampling_fields_reach_the_executor_and_the_models_defaults_fill_the_gaps() -> None:
     executor = ScriptedExecutor()
     fields: dict[str, Any] = {
