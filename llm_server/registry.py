@@ -8,6 +8,7 @@ from engines.contract import Executor
 from llm_server.errors import ModelNotFoundError
 from llm_server.tokenizer import Tokenizer
 from stylers.base import Styler
+from stylers.literal_search import any_of
 
 
 class HiddenTokens:
@@ -19,7 +20,7 @@ class HiddenTokens:
 
     def __init__(self, tokens: Mapping[str, int]) -> None:
         self.ids = frozenset(tokens.values())
-        self._pattern = re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))) or r"(?!)")
+        self._pattern = re.compile(any_of(tokens))
 
     def removed_from(self, text: str) -> str:
         """Return a text without the tokens."""

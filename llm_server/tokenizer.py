@@ -20,6 +20,8 @@ from typing import TypeAlias
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
+from stylers.literal_search import any_of
+
 INLINE_CHARS = 4096  # a longer text is encoded in the pool, so that it does not hold up the event loop
 SPACE_MARK = "\u2581"  # SentencePiece's space
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
@@ -168,7 +170,7 @@ class Tokenizer:
 
     @cached_property
     def _control_pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(re.escape, self.control_tokens)) or r"(?!)")
+        return re.compile(any_of(self.control_tokens))
 
     @cached_property
     def _literal_backend(self) -> Backend:

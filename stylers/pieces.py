@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from stylers.chat import Chat, JsonObject, Media, Message, Role, Text, ToolCall, ToolDefinition
 from stylers.errors import StylerError
+from stylers.literal_search import any_of
 from stylers.prompt import ImageSlot, Piece, TextPiece
 
 PRIVATE_USE = range(0x100000, 0x10FFFD)
@@ -114,7 +115,7 @@ def _beginnings(control_tokens: tuple[str, ...]) -> tuple[frozenset[str], int]:
 @lru_cache(maxsize=64)
 def _any_of(literals: tuple[str, ...]) -> re.Pattern[str]:
     """A pattern with one group for any of them, longer ones first."""
-    return re.compile("(" + "|".join(map(re.escape, sorted(literals, key=len, reverse=True))) + ")")
+    return re.compile(f"({any_of(literals)})")
 
 
 def texts_of(chat: Chat) -> list[tuple[str, bool]]:
