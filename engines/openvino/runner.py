@@ -12,6 +12,7 @@ larger step. Such a step gets a second, meaningless sequence, so that a sequence
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -25,6 +26,7 @@ from engines.openvino import memory
 from engines.openvino.decoder import read_decoder, text_positions
 from engines.openvino.sequence import ScheduledBatch
 
+IntArray = NDArray[Any]
 CACHE_INPUTS = ("key_cache.", "value_cache.")
 INPUT_DTYPES = {
     "input_ids": np.int64,
@@ -56,6 +58,7 @@ class ModelRunner:
         _gather_before_head(model)
         compiled = ov.Core().compile_model(model, "CPU", _properties(config))
         self._request = compiled.create_infer_request()
+        self._inputs: dict[str, IntArray] = {}  # views into the tensors that are set
         self._position_shape = compiled.input("position_ids").get_partial_shape()
         caches = [port for port in compiled.inputs if port.any_name.startswith(CACHE_INPUTS)]
         self.layout = _layout(caches)
@@ -86,11 +89,20 @@ class ModelRunner:
         if len(inputs.input_ids) == 1:
             inputs.add([0], 0, 1, [self._padding_block], 0)
         num_rows = len(inputs.sampled_rows)
-        for name, tensor in inputs.tensors(self._position_shape).items():
-            self._request.set_tensor(name, tensor)
+        for name, array in inputs.arrays(self._position_shape).items():
+            self._set_input(name, array)
         self._request.infer(share_outputs=True)
         logits: NDArray[np.float32] = self._request.get_output_tensor(0).data
         return logits.reshape(-1, self.vocab_size)[:num_rows]
+
+    def _set_input(self, name: str, array: IntArray) -> None:
+        """Write into the tensor of the last step where the shape is the same: in most decodes nothing else is set."""
+        if name in self._inputs and self._inputs[name].shape == array.shape:
+            self._inputs[name][...] = array
+        else:
+            tensor = ov.Tensor(array)
+            self._request.set_tensor(name, tensor)
+            self._inputs[name] = tensor.data
 
 
 class StepInputs:
@@ -119,12 +131,12 @@ class StepInputs:
         self.sampled_rows += range(num_tokens_so_far - num_rows, num_tokens_so_far)
         self.max_context_len = max(self.max_context_len, end)
 
-    def tensors(self, position_shape: ov.PartialShape) -> dict[str, ov.Tensor]:
-        """Return the tensors by name."""
+    def arrays(self, position_shape: ov.PartialShape) -> dict[str, IntArray]:
+        """Return the inputs by name."""
         self.sampled_rows = self.sampled_rows or [0]  # the graph wants at least one row
         arrays = {name: np.asarray(value, INPUT_DTYPES[name]) for name, value in vars(self).items()}
         arrays["position_ids"] = text_positions(arrays["position_ids"], position_shape)
-        return {name: ov.Tensor(array) for name, array in arrays.items()}
+        return arrays
 
 
 def _properties(config: EngineConfig) -> dict[str, str | int]:
