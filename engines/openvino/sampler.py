@@ -84,15 +84,19 @@ class GroupDrawer:
 
     def draw(self, logits: NDArray[np.float32], rows: Ids, params: DrawParams) -> Ids:
         """Draw a token id for each of at most ROWS_AT_ONCE rows of logits."""
-        probs = self._relative_probs(logits, rows, params.temperature)
+        probs = self._probs[: len(rows)]
+
+        def fill(some: slice) -> None:
+            self._fill(probs[some], logits, rows[some], params.temperature[some])
+
+        fill(slice(None))
         if params.is_truncated.any():
-            self._truncation.apply(probs, params)
+            self._truncation.apply(probs, params, fill)
         sums = chunk_sums(probs)
         return search(probs, sums, params.uniform * sums.sum(1))
 
-    def _relative_probs(self, logits: NDArray[np.float32], rows: Ids, temperature: NDArray[np.float32]) -> Probs:
-        """Return probabilities relative to the most likely token, [num_rows, vocab_size padded with 0]."""
-        probs = self._probs[: len(rows)]
+    def _fill(self, probs: Probs, logits: NDArray[np.float32], rows: Ids, temperature: NDArray[np.float32]) -> None:
+        """Write probabilities relative to the most likely token, [num_rows, vocab_size padded with 0]."""
         inside = probs[:, : self._vocab_size]
         is_stretch = rows[-1] - rows[0] == len(rows) - 1  # rows rise: then a view will do
         own = logits[rows[0] : rows[-1] + 1] if is_stretch else logits[rows]
@@ -100,4 +104,3 @@ class GroupDrawer:
         if (temperature != 1.0).any():
             inside /= temperature[:, None]
         np.exp(inside, out=inside)
-        return probs

@@ -11,7 +11,7 @@ token. To find it
 Which way a row goes depends on that row alone, so that its neighbours do not change its token.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,8 +47,11 @@ class Truncation:
         self._scratch = np.zeros(shape, np.float32)
         self._masks = np.zeros((2, *shape), bool)
 
-    def apply(self, probs: Probs, params: DrawParams) -> None:
-        """Set to 0 what the parameters leave out of probabilities [num_rows, padded size], the largest being 1."""
+    def apply(self, probs: Probs, params: DrawParams, restore: Callable[[slice], None]) -> None:
+        """Set to 0 what the parameters leave out of probabilities [num_rows, padded size], the largest being 1.
+
+        `restore` writes rows anew that a wrong guess has spoilt.
+        """
         totals = chunk_sums(probs).sum(1)
         cuts = Cuts.guess(probs, params, totals)
         is_done = np.zeros(len(probs), bool)
@@ -60,21 +63,20 @@ class Truncation:
                 is_done[rows] = self._cut_sorted(*chosen, min(NUM_LIKELY, probs.shape[1]))
         for row in np.flatnonzero(~is_done):
             rows = slice(row, row + 1)
+            restore(rows)
             self._cut_sorted(probs[rows], params.take(rows), totals[rows], probs.shape[1])
 
     def _cut_around(self, probs: Probs, params: DrawParams, totals: Floats, low: Probs, high: Probs) -> Mask:
-        """Cut rows between two probabilities, and tell which rows have their cut there; the others stay as they are."""
-        kept, (above, band) = self._scratch[: len(probs)], self._masks[:, : len(probs)]
-        np.multiply(probs, np.greater_equal(probs, low[:, None], out=above), out=kept)
-        excess = chunk_sums(kept).sum(1) - params.top_p * totals * (1 - SLACK)
+        """Cut rows between two probabilities, and tell which rows have their cut there; the others are spoilt."""
+        above, band = self._masks[:, : len(probs)]
+        np.multiply(probs, np.greater_equal(probs, low[:, None], out=above), out=probs)
+        excess = chunk_sums(probs).sum(1) - params.top_p * totals * (1 - SLACK)
         np.logical_and(np.less(probs, high[:, None], out=band), above, out=band)
         keys = _rising_keys(probs, band)
         mass = (keys >> np.uint64(32)).astype(np.uint32).view(np.float32).cumsum(1, dtype=np.float64)
         is_dropped = mass <= excess[:, None]
+        probs.reshape(-1)[_places_of(keys[is_dropped])] = 0.0
         found: Mask = (excess >= 0) & (is_dropped.sum(1) < (keys < INFINITE).sum(1))
-        kept.reshape(-1)[_places_of(keys[is_dropped])] = 0.0
-        for row in np.flatnonzero(found):
-            probs[row] = kept[row]
         return found
 
     def _cut_sorted(self, probs: Probs, params: DrawParams, totals: Floats, width: int) -> Mask:
