@@ -11,9 +11,10 @@ MAX_CHOICES = 16
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1024
 MAX_BAD_WORDS = 256
-MAX_BAD_WORD_CHARS = 1024
+MAX_BAD_WORD_CHARS = 256
 MAX_STOP_TOKEN_IDS = 256
 MAX_ALTERNATIVES = 20
+MAX_BIASES = 4096
 MAX_TOKEN_ID_DIGITS = 10
 
 SEED_MIN, SEED_MAX = -(2**63), 2**64 - 1  # signed and unsigned 64-bit seeds are both in use
@@ -46,7 +47,7 @@ class SamplingFields(RequestBody):
     top_p: float | None = Field(default=None, ge=0.0, le=1.0)
     presence_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
     frequency_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
-    logit_bias: dict[str, float] | None = None
+    logit_bias: dict[str, float] | None = Field(default=None, max_length=MAX_BIASES)
     seed: int | None = Field(default=None, ge=SEED_MIN, le=SEED_MAX)
     stop: StopList | None = None
     top_k: int | None = Field(default=None, ge=-1, description="-1 and 0 keep all tokens.")

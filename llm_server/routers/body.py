@@ -13,8 +13,11 @@ from llm_server.errors import BodyTooLargeError, ClientGoneError, InvalidBodyErr
 Body = TypeVar("Body", bound=BaseModel)
 
 
-async def read_json(request: Request, model: type[Body], max_bytes: int) -> Body:
-    """Return the checked body. Raises BodyTooLargeError, InvalidBodyError, and pydantic's ValidationError."""
+async def read_json(request: Request, model: type[Body], max_bytes: int) -> tuple[Body, int]:
+    """Return the checked body and its size in bytes.
+
+    Raises BodyTooLargeError, InvalidBodyError, and pydantic's ValidationError.
+    """
     raw = await _read_limited(request, max_bytes)
     try:
         data = from_json(raw, allow_inf_nan=False)
@@ -22,7 +25,7 @@ async def read_json(request: Request, model: type[Body], max_bytes: int) -> Body
         raise InvalidBodyError(f"the body is not valid JSON: {exc}") from exc
     if not isinstance(data, dict):
         raise InvalidBodyError("the body must be a JSON object")
-    return model.model_validate(data)
+    return model.model_validate(data), len(raw)
 
 
 async def _read_limited(request: Request, max_bytes: int) -> bytes:

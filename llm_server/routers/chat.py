@@ -24,9 +24,9 @@ router = APIRouter()
 @router.post("/v1/chat/completions", response_model=None, openapi_extra=body_schema(ChatCompletionRequest))
 async def create_chat_completion(request: Request, server: ServerDep, record: RecordDep) -> Response:
     """Answer a chat, whole or as a stream of events. Errors are rendered in llm_server/errors.py."""
-    body = await read_json(request, ChatCompletionRequest, server.config.max_body_bytes)
+    body, num_bytes = await read_json(request, ChatCompletionRequest, server.config.max_body_bytes)
     answer_id = record.answer_id = f"chatcmpl-{uuid.uuid4().hex}"  # not the request's id: a client may send one twice
-    answer = await until_hang_up(request, server.chat.open(body, answer_id))
+    answer = await until_hang_up(request, server.chat.open(body, answer_id, num_bytes))
     record.mark_first_token()
     if body.stream:
         writer = ChunkWriter(

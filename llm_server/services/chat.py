@@ -1,5 +1,6 @@
 """The story of one chat request: messages, prompt, token ids, sequences, text, deltas, answer."""
 
+import asyncio
 from collections.abc import Sequence
 
 from engines.contract import GenerationRequest, Guide, GuideKind
@@ -17,6 +18,9 @@ from llm_server.tokenizer import Detokenizer, TooManyTokensError
 from stylers.chat import Chat
 from stylers.prompt import Prompt
 
+INLINE_BYTES = 64 * 1024
+"""Rendering a body of this size takes a few milliseconds at most."""
+
 
 class ChatService:
     """Opens answers. One object serves all requests; what belongs to a request lives in its ChatAnswer."""
@@ -24,19 +28,20 @@ class ChatService:
     def __init__(self, registry: ModelRegistry) -> None:
         self._registry = registry
 
-    async def open(self, body: ChatCompletionRequest, answer_id: str) -> ChatAnswer:
+    async def open(self, body: ChatCompletionRequest, answer_id: str, num_bytes: int) -> ChatAnswer:
         """Queue a chat and wait for its first output, so that whatever is refused is refused before any byte goes out.
 
-        Raises RequestError, StylerError or EngineError. Close the answer, read or not.
+        `num_bytes`: how large the body was; a large one is rendered off the loop. Raises RequestError, StylerError or
+        EngineError. Close the answer, read or not.
         """
         model = self._registry.get(body.model)
         check_num_choices(body, model)
-        if len(body.messages) > model.context_length:  # each is a token at least; rendering them would block the loop
+        if len(body.messages) > model.context_length:  # each is a token at least
             raise too_long(body, model, len(body.messages), "at least ")
-        chat = Chat.from_openai(body.chat())
-        refuse_unsupported_tools(body, chat, model)
-        prompt = model.styler.build_prompt(chat)
-        guide = call_guide(body, chat, prompt, model) or body.guide()
+        if num_bytes <= INLINE_BYTES:
+            chat, prompt, guide = _render(body, model)
+        else:
+            chat, prompt, guide = await asyncio.to_thread(_render, body, model)
         prompt_token_ids = await _encode(prompt, body, model)
         request = generation_request(body, model, prompt, prompt_token_ids, guide, answer_id)
         if guide is not None:
@@ -48,6 +53,13 @@ class ChatService:
             answer.close()
             raise
         return answer
+
+
+def _render(body: ChatCompletionRequest, model: ServedModel) -> tuple[Chat, Prompt, Guide | None]:
+    chat = Chat.from_openai(body.chat())
+    refuse_unsupported_tools(body, chat, model)
+    prompt = model.styler.build_prompt(chat)
+    return chat, prompt, call_guide(body, chat, prompt, model) or body.guide()
 
 
 async def _encode(prompt: Prompt, body: ChatCompletionRequest, model: ServedModel) -> list[int]:

@@ -35,6 +35,8 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     ({"logit_bias": {"9" * 5000: 1}}, "logit_bias"),
     ({"logit_bias": {"1": 101}}, "logit_bias"),
     ({"logit_bias": {"999999": 1}}, "logit_bias"),
+    ({"logit_bias": {str(token_id): 0 for token_id in range(4097)}}, "logit_bias"),
+    ({"bad_words": ["x" * 257]}, "bad_words[0]"),
     ({"stop_token_ids": [-1]}, "stop_token_ids"),
     ({"bad_words": ["x" * 1025]}, "bad_words[0]"),
     ({"logprobs": 3}, "logprobs"),

@@ -1,7 +1,10 @@
 import asyncio
 import json
-from dataclasses import replace
-from typing import Any
+import threading
+from dataclasses import dataclass, replace
+from datetime import datetime
+from operator import methodcaller
+from typing import Any, ClassVar
 
 import httpx
 import openai
@@ -10,7 +13,10 @@ import pytest
 import stylers
 from engines.errors import EngineDeadError, OverloadedError, StepFailedError
 from llm_server.errors import INTERNAL_MESSAGE
-from tests.doubles import INFO, ScriptedExecutor, says
+from llm_server.services.chat import INLINE_BYTES
+from stylers import Chat, Prompt
+from stylers.generic import GenericStyler
+from tests.doubles import CHAT_TEMPLATE, INFO, ScriptedExecutor, says
 from tests.llm_server.serving import MARKUP, MODEL, ask, chat_body, client_for, events_of, post_chat, served, text_of
 
 PARROT = "Hi 🦜, <|im_end|"  # an end marker that breaks off stays text
@@ -293,3 +299,24 @@ def _answer(response: httpx.Response, stream: bool) -> tuple[str, str]:
         return text_of(events), events[-1]["choices"][0]["finish_reason"]
     choice = response.json()["choices"][0]
     return choice["message"]["content"], choice["finish_reason"]
+
+
+@dataclass(frozen=True)
+class Witness(GenericStyler):
+    """Notes in which threads prompts are built."""
+
+    threads: ClassVar[list[threading.Thread]] = []
+
+    def build_prompt(self, chat: Chat, *, now: datetime | None = None, tools_block: bool = True) -> Prompt:
+        self.threads.append(threading.current_thread())
+        return super().build_prompt(chat, now=now, tools_block=tools_block)
+
+
+def test_only_a_large_body_is_rendered_off_the_loop() -> None:
+    styler = Witness("witness").for_model(chat_template=CHAT_TEMPLATE)
+    executor = ScriptedExecutor(info=replace(INFO, max_sequence_length=10**6, num_blocks=10**6))
+    for text in ("hi", "x" * INLINE_BYTES):
+        post = methodcaller("post", "/v1/chat/completions", json=chat_body(text))
+        assert ask(executor, post, styler=styler).status_code == 200
+    small, large = Witness.threads
+    assert small is threading.main_thread() is not large
