@@ -52,7 +52,7 @@ ANY_OBJECT: list[Json] = [{"response_format": {"type": "json_object"}}, {"struct
 
 @pytest.mark.parametrize("fields", ANY_OBJECT, ids=str)
 def test_a_json_object_can_be_asked_for(server: Client, fields: Json) -> None:
-    closes = {"logit_bias": {str(server.token_id("}")): 100}}
+    closes: Json = {"logit_bias": {str(server.token_id("}")): 100}}
     assert json.loads(server.text(**fields, **closes, max_tokens=40)) == {}
 
 
