@@ -1,18 +1,13 @@
-"""How large the parts of a checkpoint are, by the headers of its safetensors files: no weight is read.
+"""How large the parts of a checkpoint are, by the headers of its safetensors files: no weight is read."""
 
-Source of the header: the safetensors format, eight bytes of length and then JSON with shape and offsets per tensor.
-"""
-
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from engines.building import BuildError
+from engines.trtllm.safetensors import read_header
 
-_MAX_HEADER_BYTES = 100 * 2**20
 _OTHER_PARTS = ("visual.", "vision_", "vision_model.", "vision_tower.", "mlp1.", "multi_modal_projector.", "audio_")
 _EMBEDDINGS = ("embed_tokens.weight", "word_embeddings.weight", "tok_embeddings.weight", "wte.weight")
 _OUTPUTS = ("lm_head.weight", "output_layer.weight", "output.weight")
@@ -65,19 +60,10 @@ def _is_of_another_part(name: str) -> bool:
 
 
 def _tensors(file: Path) -> Iterator[tuple[str, Part]]:
-    for name, entry in _header(file).items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            yield name, Part(math.prod(entry["shape"]), end - begin)
-
-
-def _header(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            if length > _MAX_HEADER_BYTES:
-                raise ValueError("its header is too long")
-            header: dict[str, Any] = json.loads(stream.read(length))
+        header = read_header(file)
     except (OSError, ValueError) as exc:
         raise BuildError(f"{file} is no safetensors file: {exc}") from exc
-    return header
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        yield name, Part(math.prod(entry["shape"]), end - begin)
