@@ -1,7 +1,9 @@
 """How much of the machine an executor may use and how it schedules. Checked once, when it is made."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 Precision = Literal["auto", "bf16", "f32"]
@@ -53,6 +55,12 @@ class TensorRTLLMConfig:
     """Tokens guessed per step."""
     lookahead: tuple[int, int, int] | None = None
     """Window, n-gram and verification set sizes of lookahead decoding (Fu et al. 2024), for engines built for it."""
+    adapters: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of LoRA adapters as PEFT writes them, by the names of the models that they are served as."""
+    max_loras: int | None = None
+    """Adapters that fit the GPU at a time; None makes room for all."""
+    max_cpu_loras: int | None = None
+    """Adapters that the host's memory keeps at a time; None makes room for all."""
     shutdown_timeout_s: float = 30.0
     """How long TensorRT-LLM may take to stop before it is left behind."""
 
@@ -75,6 +83,7 @@ class TensorRTLLMConfig:
             f'speculation {self.speculation!r} needs sampler = "torch"',
         )
         self._check_lookahead()
+        self._check_adapters()
         # a streamed response has the logits of its last token only
         _check(
             self.stream_interval == 1 or not self.gather_generation_logits,
@@ -92,6 +101,18 @@ class TensorRTLLMConfig:
         _check(window >= 1 and ngram >= 2 and verification >= 0, "lookahead must be at least [1, 2, 0]")
         _check(self.speculation == "none", f"lookahead is not to be had beside speculation {self.speculation!r}")
         _check(not self.gather_generation_logits, "gather_generation_logits is not to be had with lookahead")
+
+    def _check_adapters(self) -> None:
+        for name in ("max_loras", "max_cpu_loras"):
+            _check(getattr(self, name) is None or getattr(self, name) >= 1, f"{name} must be at least 1")
+        if not self.adapters:
+            return
+        _check(all(self.adapters), "adapters need names that are not empty")
+        # captured graphs leave them out (NVIDIA/TensorRT-LLM pull request 8279 mends a later release)
+        _check(not self.cuda_graphs, "adapters need cuda_graphs = false")
+        # NVIDIA/TensorRT-LLM issue 12617
+        _check(self.speculation == "none", f"adapters are not to be had with speculation {self.speculation!r}")
+        _check(self.pipeline_parallel_size == 1, "adapters need pipeline_parallel_size = 1")
 
     @property
     def num_lookahead_tokens(self) -> int:

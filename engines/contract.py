@@ -127,6 +127,11 @@ class GenerationRequest:
     prompt_embeddings: tuple[PromptEmbeddings, ...] = ()
     """Images; the tokens whose places they take are what a prompt logprob is of, and count for no penalty."""
     mrope: Mrope | None = None
+    adapter: str | None = None
+    """Name of the LoRA adapter that is applied, one of `ExecutorInfo.adapters`; None is the plain model.
+
+    Sequences of different adapters never reuse each other's prefix blocks.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,8 @@ class ExecutorInfo:
     num_blocks: int
     hidden_size: int = 0
     """Width of a row of prompt embeddings; 0 where none are taken."""
+    adapters: tuple[str, ...] = ()
+    """Names of the LoRA adapters that requests can ask for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def check_request(request: GenerationRequest, info: ExecutorInfo) -> None:
     _check_token_ids(request, info.vocab_size)
     _check_length(request, info)
     _check_prompt_embeddings(request, info)
+    _check_adapter(request.adapter, info)
 
 
 def _check_sampling(sampling: SamplingParams) -> None:
@@ -98,6 +99,14 @@ def _check_prompt_embeddings(request: GenerationRequest, info: ExecutorInfo) -> 
         end = image.start + len(image.rows)
     if end > len(request.prompt_token_ids):
         raise InvalidRequestError("prompt_embeddings reach beyond the prompt", "prompt_embeddings")
+
+
+def _check_adapter(adapter: str | None, info: ExecutorInfo) -> None:
+    if adapter is None or adapter in info.adapters:
+        return
+    if not info.adapters:
+        raise UnsupportedFeatureError(f"the engine {info.engine} has no LoRA adapters here", "adapter")
+    raise InvalidRequestError(f"there is no adapter {adapter!r}, but {', '.join(info.adapters)}", "adapter")
 
 
 def _fault(image: PromptEmbeddings, hidden_size: int) -> str | None:

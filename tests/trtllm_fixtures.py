@@ -27,6 +27,7 @@ CONFIG = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 16,
+    "intermediate_size": 128,
     "max_position_embeddings": 512,
     "torch_dtype": "bfloat16",
 }

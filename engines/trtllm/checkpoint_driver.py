@@ -56,12 +56,18 @@ class CheckpointDriver:
     """A model that TensorRT-LLM's PyTorch backend serves from its checkpoint. Satisfies `driver.Driver`."""
 
     def __init__(
-        self, llm: Any, translator: SamplingTranslator, request_error: type[Exception], vocab_size: int
+        self,
+        llm: Any,
+        translator: SamplingTranslator,
+        request_error: type[Exception],
+        vocab_size: int,
+        lora_requests: Mapping[str, Any],
     ) -> None:
         self._llm = llm
         self._translator = translator
         self._request_error = request_error
         self._vocab_size = vocab_size
+        self._lora_requests = lora_requests
 
     @property
     def request_error(self) -> type[Exception]:
@@ -74,6 +80,7 @@ class CheckpointDriver:
             inputs={"prompt_token_ids": list(request.prompt_token_ids)},
             sampling_params=self._translator.translate(request),
             streaming=True,
+            lora_request=None if request.adapter is None else self._lora_requests[request.adapter],
             cache_salt=cache_salt,
         )
         return CheckpointGeneration(result, OutputBuilder(request, self._vocab_size))

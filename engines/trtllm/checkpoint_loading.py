@@ -13,13 +13,14 @@ from engines.config import EngineConfig
 from engines.contract import ExecutorInfo
 from engines.folder import EngineFolder
 from engines.guides import GuideCompiler
+from engines.trtllm.adapters import lora_arguments, lora_requests, read_adapters
 from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.checkpoint_driver import CheckpointDriver
 from engines.trtllm.errors import TensorRTLLMError
 from engines.trtllm.parts import Parts
 from engines.trtllm.runtime import import_part, import_tensorrt_llm
 from engines.trtllm.sampling import SamplingTranslator
-from engines.trtllm.settings import llm_arguments
+from engines.trtllm.settings import Deferred, llm_arguments
 from engines.trtllm.support import Limits, Refusals, way_of
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,12 @@ def load_checkpoint(path: Path, folder: EngineFolder, config: EngineConfig) -> P
     checkpoint = Checkpoint(path)
     limit = folder.description.max_sequence_length
     max_sequence_length = min(limit, config.max_sequence_length or limit)
-    arguments = llm_arguments(checkpoint, config, max_sequence_length)  # refuses before anything slow is done
+    adapters = read_adapters(config.trtllm.adapters, checkpoint, config.trtllm.tensor_parallel_size)
+    # both refuse before anything slow is done
+    arguments = llm_arguments(checkpoint, config, max_sequence_length) | lora_arguments(adapters, config.trtllm)
     top = import_tensorrt_llm()
     llmapi = import_part("tensorrt_llm.llmapi")
-    llm = _construct(top, llmapi, arguments)
+    llm = _construct(top, arguments)
     description = folder.description
     end_token_id = description.end_token_ids[0]
     guides = GuideCompiler(folder.tokenizer_path, description.vocab_size, (end_token_id,))
@@ -55,6 +58,7 @@ def load_checkpoint(path: Path, folder: EngineFolder, config: EngineConfig) -> P
         max_waiting=config.waiting_limit,
         block_size=config.trtllm.tokens_per_block,
         num_blocks=0,
+        adapters=tuple(adapter.name for adapter in adapters),
     )
     limits = Limits(
         counts_prompt=not translator.leaves_prompt_out,
@@ -62,16 +66,16 @@ def load_checkpoint(path: Path, folder: EngineFolder, config: EngineConfig) -> P
     )
     refusals = Refusals(config, way_of(config), limits)
     request_error = import_part("tensorrt_llm.executor.utils").RequestError
-    driver = CheckpointDriver(llm, translator, request_error, description.vocab_size)
+    driver = CheckpointDriver(llm, translator, request_error, description.vocab_size, lora_requests(adapters))
     return Parts(driver, info, refusals, guides)
 
 
-def _construct(top: ModuleType, llmapi: ModuleType, arguments: Mapping[str, Any]) -> Any:
+def _construct(top: ModuleType, arguments: Mapping[str, Any]) -> Any:
     known = import_part("tensorrt_llm.llmapi.llm_args").TorchLlmArgs.model_fields
     unknown = sorted(name for name in arguments if name not in known)
     if unknown:
         raise TensorRTLLMError(f"TensorRT-LLM {top.__version__} has no setting {', '.join(unknown)}")
-    made = {name: value.build(llmapi) if hasattr(value, "build") else value for name, value in arguments.items()}
+    made = {name: value.build() if isinstance(value, Deferred) else value for name, value in arguments.items()}
     log.info("TensorRT-LLM %s starts with %s", top.__version__, made)
     try:
         return top.LLM(**made)

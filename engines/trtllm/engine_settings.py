@@ -30,6 +30,9 @@ CHECKPOINT_ONLY = (
     "stream_interval",
     "speculation",
     "speculative_model",
+    "adapters",
+    "max_loras",
+    "max_cpu_loras",
     "max_draft_len",
 )
 """Settings that an engine was built with, or that its runtime does not have."""

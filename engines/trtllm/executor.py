@@ -107,7 +107,7 @@ class TRTLLMExecutor:
         return bool(self._keepers) and self._death is None
 
     async def start(self) -> None:
-        """Generate one token, and learn the size of the KV cache on the way. Raises EngineDeadError."""
+        """Generate one token with each adapter, and learn the KV cache's size on the way. Raises EngineDeadError."""
         assert not self._keepers, "an executor starts once"
         try:
             async with asyncio.timeout(WARM_UP_S):
@@ -275,8 +275,9 @@ class TRTLLMExecutor:
     async def _warm_up(self) -> int:
         """Return the number of KV blocks, which the engine tells only once it has worked."""
         request = GenerationRequest("warm-up", (0,), SamplingParams(temperature=0.0), max_tokens=1)
-        async for _ in self._driver.generate(request, secrets.token_hex(16)):
-            pass
+        for adapter in (None, *self._info.adapters):  # one that cannot be loaded ends the engine: better now than later
+            async for _ in self._driver.generate(replace(request, adapter=adapter), secrets.token_hex(16)):
+                pass
         while self._stats.num_blocks is None:
             async for step in self._driver.stats():
                 self._stats.fold(step)

@@ -11,6 +11,7 @@ from typing import Any
 from engines.config import EngineConfig
 from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.errors import TensorRTLLMError
+from engines.trtllm.runtime import import_part
 
 SAMPLERS = {"trtllm": "TRTLLMSampler", "torch": "TorchSampler"}
 GIB = 2**30
@@ -18,14 +19,15 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """An object of `tensorrt_llm.llmapi` that is made once the package is there."""
+    """An object of TensorRT-LLM that is made once the package is there."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    module: str = "tensorrt_llm.llmapi"
 
-    def build(self, llmapi: Any) -> Any:
+    def build(self) -> Any:
         """Make the object. Raises TensorRTLLMError where this build has no such class."""
-        made = getattr(llmapi, self.name, None)
+        made = getattr(import_part(self.module), self.name, None)
         if made is None:
             raise TensorRTLLMError(f"this build of TensorRT-LLM has no {self.name}")
         return made(**self.arguments)

@@ -64,6 +64,7 @@ SUPPORT: Mapping[str, Mapping[Sampling, Support]] = {
         "timeout_s": (_E, _E, _E, _E, _E, _E),
         "prompt_embeddings": (_R, _R, _R, _R, _H, _R),
         "mrope": (_R, _R, _R, _R, _H, _R),
+        "adapter": (_H, _H, _R, _R, _R, _R),
     }.items()
 }
 EMULATED_BAD_LENGTH: Mapping[Sampling, int] = {Sampling.TRTLLM: 2, Sampling.TORCH: 1}

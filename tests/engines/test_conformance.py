@@ -587,6 +587,15 @@ def test_images_are_refused_by_name_or_change_the_answer(run: Callable[..., None
     run(story)
 
 
+def test_an_adapter_that_is_not_there_is_refused_by_name(run: Callable[..., None]) -> None:
+    async def story(executor: Executor) -> None:
+        with pytest.raises(InvalidRequestError) as caught:
+            executor.submit(replace(request_for("a", range(8)), adapter="sql"))
+        assert caught.value.param == "adapter"
+
+    run(story)
+
+
 def test_overload_is_refused_and_nothing_is_queued(run: Callable[..., None]) -> None:
     async def story(executor: Executor) -> None:
         room = executor.info.max_batch_size + executor.info.max_waiting

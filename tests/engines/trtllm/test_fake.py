@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.lora_adapters import write_adapter
+
 Use = Callable[[Any], Awaitable[None]]
 PROMPT = {"prompt_token_ids": list(range(5, 25))}
 
@@ -238,19 +240,69 @@ def test_an_aborted_request_that_waits_never_hears_of_it(use: Callable[..., None
     use(story)
 
 
-def test_a_fatal_error_ends_the_llm(use: Callable[..., None], fake_trtllm: ModuleType) -> None:
+def test_a_fatal_error_ends_the_llm(use: Callable[..., None], fake_trtllm: ModuleType, tmp_path: Path) -> None:
     async def story(llm: Any) -> None:
         fake_trtllm.STAGE.step_s = 0.01
         result = llm.generate_async(inputs=PROMPT, sampling_params=params(max_tokens=400))
         await asyncio.sleep(0.03)
-        with pytest.raises(RuntimeError, match="adapter"):  # a LoRA adapter that cannot be loaded takes this way
-            llm.generate_async(inputs=PROMPT, sampling_params=params(), lora_request=object())
-        with pytest.raises((RuntimeError, TimeoutError)):
+        wrong = lora("broken", 1, tmp_path)  # a LoRA adapter that cannot be loaded takes this way
+        llm.generate_async(inputs=PROMPT, sampling_params=params(), lora_request=wrong)
+        with pytest.raises((FileNotFoundError, TimeoutError)):
             await asyncio.wait_for(result.aresult(), 1)
         with pytest.raises(RuntimeError, match="shutting down"):
             llm.generate_async(inputs=PROMPT, sampling_params=params())
 
-    use(story)
+    use(story, **with_lora())
+
+
+def with_lora(*, cuda_graphs: bool = False, **fields: Any) -> dict[str, Any]:
+    from tensorrt_llm.lora_helper import LoraConfig
+
+    config = LoraConfig(**{"lora_target_modules": ["attn_q", "attn_v"], "max_lora_rank": 4, **fields})
+    return {"lora_config": config} | ({} if cuda_graphs else {"cuda_graph_config": None})
+
+
+def lora(name: str, number: int, folder: Path) -> Any:
+    from tensorrt_llm.executor.request import LoRARequest
+
+    return LoRARequest(name, number, str(folder))
+
+
+async def adapted(llm: Any, request: Any) -> list[int]:
+    result = await llm.generate_async(inputs=PROMPT, sampling_params=params(top_k=1), lora_request=request)
+    return list(result.outputs[0].token_ids)
+
+
+def test_an_adapter_of_no_folder_cannot_be_named(api: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not exist"):
+        lora("gone", 1, tmp_path / "gone")
+
+
+def test_an_adapter_changes_the_answer_but_for_cuda_graphs_or_without_a_configuration(
+    use: Callable[..., None], tmp_path: Path
+) -> None:
+    request = lora("sql", 1, write_adapter(tmp_path / "sql"))
+
+    async def applied(llm: Any) -> None:
+        assert await adapted(llm, request) != await adapted(llm, None)
+
+    async def left_out(llm: Any) -> None:
+        assert await adapted(llm, request) == await adapted(llm, None)
+
+    use(applied, **with_lora())
+    use(left_out, **with_lora(lora_target_modules=["attn_k"]))
+    use(left_out, **with_lora(cuda_graphs=True))
+    use(left_out)
+
+
+def test_lora_needs_its_modules_named_and_ranks_within_its_own(use: Callable[..., None], tmp_path: Path) -> None:
+    async def story(llm: Any) -> None:
+        with pytest.raises(RuntimeError, match="adapter size 8 is larger than the maximum 4"):
+            await adapted(llm, lora("wide", 1, write_adapter(tmp_path / "wide", rank=8)))
+
+    use(story, **with_lora())
+    with pytest.raises(AssertionError, match="at least one lora target module"):
+        use(story, **with_lora(lora_target_modules=[]))
 
 
 def test_statistics_flow_after_the_first_request_once_each_and_to_one_kind_of_reader(

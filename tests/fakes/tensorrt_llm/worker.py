@@ -14,9 +14,11 @@ import llguidance
 import llguidance.numpy
 import numpy as np
 
+from .executor.request import LoRARequest
 from .executor.utils import RequestError
 from .kv_cache import KvCache, num_tokens_that_fit
 from .llmapi.llm_args import KvCacheConfig, TorchLlmArgs
+from .lora_manager import LoraManager
 from .model import Floats, TinyModel
 from .result import AsyncQueue, Logprob, RequestOutput, Response, dispatch
 from .samplers import NEVER, TorchSampler, TRTLLMSampler
@@ -37,6 +39,7 @@ class Live:
     max_tokens: int
     stop_words: list[tuple[int | str, list[int]]]
     streaming: bool
+    lora: LoRARequest | None = None
     generated: list[list[int]] = field(default_factory=list)
     unsent: list[list[int]] = field(default_factory=list)
     over: set[int] = field(default_factory=set)
@@ -58,8 +61,11 @@ class Live:
     def num_sequences(self) -> int:
         return self.params.n
 
-    def identity(self) -> list[tuple[str | None, int]]:
-        return [(self.salt, token) for token in [*self.prompt, *(self.generated[0][:-1] if self.generated else [])]]
+    def identity(self) -> list[tuple[str | None, int | None, int]]:
+        task = None if self.lora is None else self.lora.lora_int_id
+        return [
+            (self.salt, task, token) for token in [*self.prompt, *(self.generated[0][:-1] if self.generated else [])]
+        ]
 
     def content(self, start: int, end: int) -> tuple[int, int]:
         return start, end
@@ -74,6 +80,7 @@ class Executor:
     def __init__(self, arguments: TorchLlmArgs, config: dict[str, Any], tokenizer_path: Path) -> None:
         self._arguments = arguments
         self._model = TinyModel(config["vocab_size"])
+        self._adapters = LoraManager(arguments, config["vocab_size"])
         self._sampler = TRTLLMSampler() if arguments.sampler_type == "TRTLLMSampler" else TorchSampler()
         self._tokenizer_path = tokenizer_path
         self._end_id = config["eos_token_id"]
@@ -104,6 +111,10 @@ class Executor:
             dispatch([(live.result.queue, Response(error=refusal))])
             return
         self._incoming.append(live)
+        try:
+            self._adapters.shift(live.lora)
+        except Exception as exc:  # 1.2 loads adapters outside of any guard
+            self.die(exc)
         self._wake.set()
 
     def abort(self, request_id: int) -> None:
@@ -264,7 +275,7 @@ class Executor:
     def _logits(self, live: Live, generated: list[int]) -> Floats:
         """Logits processors and the guide edit in place, before anybody copies the logits."""
         tokens = [*live.prompt, *generated]
-        logits = self._model.logits(tokens)
+        logits = self._raw_logits(live, tokens)
         processors = live.params.logits_processor
         for processor in processors if isinstance(processors, list) else filter(None, [processors]):
             processor(live.result.request_id, Tensor(logits[None, None]), [tokens], None, None)
@@ -273,6 +284,10 @@ class Executor:
             llguidance.numpy.fill_next_token_bitmask(live.matcher, bits)
             allowed = np.unpackbits(bits.view(np.uint8)[0], count=len(logits), bitorder="little")
             logits[allowed == 0] = NEVER
+        return logits
+
+    def _raw_logits(self, live: Live, tokens: list[int]) -> Floats:
+        logits: Floats = self._model.logits(tokens) + self._adapters.shift(live.lora)
         return logits
 
     def _finish(self, live: Live, token_id: int, generated: list[int]) -> Any:
@@ -295,7 +310,7 @@ class Executor:
 
     def _add_context(self, live: Live, response: Response) -> None:
         """Logits of the prompt, without those of tokens that came out of the cache."""
-        rows = [self._model.logits(live.prompt[: n + 1]) for n in range(live.cached_tokens, len(live.prompt))]
+        rows = [self._raw_logits(live, live.prompt[: n + 1]) for n in range(live.cached_tokens, len(live.prompt))]
         if live.params.return_context_logits:
             response.context_logits = Tensor(np.stack(rows))
         if live.params.prompt_logprobs:

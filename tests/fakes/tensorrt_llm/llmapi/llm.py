@@ -63,15 +63,14 @@ class LLM:
         params._stream_interval = self.args.stream_interval
         if not self.args.enable_chunked_prefill and len(prompt) > (self.args.max_num_tokens or 0):
             raise ValueError(f"the prompt length ({len(prompt)}) exceeds max_num_tokens ({self.args.max_num_tokens})")
-        if lora_request is not None:
-            self._executor.die(RuntimeError("the LoRA adapter cannot be loaded"))  # 1.2: outside of any guard
         room = (self.args.max_seq_len or 0) - len(prompt)
         max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
         result = RequestOutput(self, self._next_id, prompt, params)
         self._next_id += 1
         if self._executor.stats_queue is None:
             self._executor.stats_queue = AsyncQueue()
-        self._executor.submit(Live(result, params, cache_salt, max_tokens, self._stop_words(params), streaming))
+        words = self._stop_words(params)
+        self._executor.submit(Live(result, params, cache_salt, max_tokens, words, streaming, lora_request))
         return result
 
     def get_stats_async(self, timeout: float | None = 2) -> AsyncIterator[dict[str, Any]]:
