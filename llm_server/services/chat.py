@@ -1,7 +1,8 @@
 """The story of one chat request: messages, prompt, token ids, sequences, text, deltas, answer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from engines.contract import GenerationRequest, Guide, GuideKind
 from engines.errors import InvalidRequestError
@@ -45,10 +46,12 @@ class ChatService:
         prompt_token_ids = await _encode(prompt, body, model)
         request = generation_request(body, model, prompt, prompt_token_ids, guide, answer_id)
         if guide is not None:
-            await _compile(guide, body, model)
+            with _naming_guide(guide, body):
+                await model.executor.compile(guide)
         answer = ChatAnswer(model, _readers(body, model, chat, prompt, fan_out(request, body.n or 1)))
         try:
-            await answer.start()
+            with _naming_guide(guide, body):
+                await answer.start()
         except BaseException:
             answer.close()
             raise
@@ -69,10 +72,14 @@ async def _encode(prompt: Prompt, body: ChatCompletionRequest, model: ServedMode
         raise too_long(body, model, exc.at_least, "at least ") from exc
 
 
-async def _compile(guide: Guide, body: ChatCompletionRequest, model: ServedModel) -> None:
+@contextmanager
+def _naming_guide(guide: Guide | None, body: ChatCompletionRequest) -> Iterator[None]:
+    """Name the field that the guide came from, which the engine does not know."""
     try:
-        await model.executor.compile(guide)
-    except InvalidRequestError as exc:  # the engine does not know which field the guide came from
+        yield
+    except InvalidRequestError as exc:
+        if guide is None or exc.param != "guide":
+            raise
         param = "tool_choice" if guide.kind is GuideKind.CALL_FORMAT else body.guide_param
         raise InvalidBodyError(exc.message, param, code=exc.code) from exc
 

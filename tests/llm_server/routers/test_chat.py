@@ -11,7 +11,7 @@ import openai
 import pytest
 
 import stylers
-from engines.errors import EngineDeadError, OverloadedError, StepFailedError
+from engines.errors import EngineDeadError, GuideError, OverloadedError, StepFailedError
 from llm_server.errors import INTERNAL_MESSAGE
 from llm_server.services.chat import INLINE_BYTES
 from stylers import Chat, Prompt
@@ -320,3 +320,9 @@ def test_only_a_large_body_is_rendered_off_the_loop() -> None:
         assert ask(executor, post, styler=styler).status_code == 200
     small, large = Witness.threads
     assert small is threading.main_thread() is not large
+
+
+def test_a_guide_that_cannot_be_followed_is_told_of_by_the_name_of_its_field() -> None:
+    response = post_chat(ScriptedExecutor(refusal=GuideError("stuck", "guide")), guided_regex="a")
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "guided_regex"
