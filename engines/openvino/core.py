@@ -76,7 +76,6 @@ class EngineCore:
     def close(self) -> None:
         """Give the model's memory back. Idempotent; there are no steps afterwards."""
         self.runner.close()
-        self.sampler.close()
 
     def stats(self) -> ExecutorStats:
         """Return a snapshot of now."""

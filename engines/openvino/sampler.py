@@ -2,12 +2,12 @@
 
 A row of a greedy sequence is an argmax. Every other row is drawn by inverse CDF in order of token ids from one uniform
 number, a pure function of (seed, position), out of what `truncation` leaves of it.
+
+All this is one thread's work: its many short calls hold the GIL so often that a second thread gains nothing.
 """
 
-import os
 from collections.abc import Iterator
 from collections.abc import Sequence as Rows
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +18,16 @@ from engines.openvino.sequence import Sequence
 from engines.openvino.truncation import Truncation
 
 ROWS_AT_ONCE = 16
-"""Rows are drawn in groups: large enough that little time goes to calls, small enough for several threads."""
-
-MAX_THREADS = 4
+"""Rows are drawn in groups: so many that little time goes to calls, so few that they take little memory."""
 
 
 class Sampler:
-    """Draws the next token of each row. Groups of rows are shared out to threads: numpy works without the GIL."""
+    """Draws the next token of each row. Not thread-safe: all that is large is written into the same arrays."""
 
-    def __init__(self, vocab_size: int, num_threads: int | None = None) -> None:
-        num_threads = num_threads or min(os.cpu_count() or 1, MAX_THREADS)
-        self._drawers = [GroupDrawer(vocab_size) for _ in range(num_threads)]
-        self._pool = ThreadPoolExecutor(num_threads, "sampler")
-
-    def close(self) -> None:
-        """Let the threads go."""
-        self._pool.shutdown(wait=False)
+    def __init__(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
+        self._probs = np.zeros((ROWS_AT_ONCE, padded_size(vocab_size)), np.float32)
+        self._truncation = Truncation(ROWS_AT_ONCE, vocab_size)
 
     def sample(self, logits: NDArray[np.float32], seqs: Rows[Sequence]) -> list[int]:
         """Return one token id for each row of logits [num_rows, vocab_size], row i being of seqs[i]."""
@@ -47,43 +41,11 @@ class Sampler:
     def draw(self, logits: NDArray[np.float32], rows: Ids, params: DrawParams) -> Ids:
         """Draw a token id for each of these rows of logits [num_rows, vocab_size] at temperatures above 0."""
         token_ids = np.empty(len(rows), np.int64)
-        groups = list(_groups_of_a_kind(params, len(self._drawers)))
-
-        def draw_share(drawer: GroupDrawer, share: list[Ids]) -> None:
-            for group in share:
-                token_ids[group] = drawer.draw(logits, rows[group], params.take(group))
-
-        shares = [groups[first :: len(self._drawers)] for first in range(len(self._drawers))]
-        others = [
-            self._pool.submit(draw_share, drawer, share)
-            for drawer, share in zip(self._drawers[1:], shares[1:], strict=True)
-            if share
-        ]
-        draw_share(self._drawers[0], shares[0])
-        for other in others:
-            other.result()
+        for group in _groups_of_a_kind(params):
+            token_ids[group] = self._draw_group(logits, rows[group], params.take(group))
         return token_ids
 
-
-def _groups_of_a_kind(params: DrawParams, num_threads: int) -> Iterator[Ids]:
-    """Yield groups of rows, those that are cut short apart from those that are not, so that every thread has some."""
-    for kind in (~params.is_truncated, params.is_truncated):
-        alike = np.flatnonzero(kind)
-        size = min(ROWS_AT_ONCE, -(-len(alike) // num_threads)) or 1
-        for start in range(0, len(alike), size):
-            yield alike[start : start + size]
-
-
-class GroupDrawer:
-    """Draws the rows of one group at a time. Not thread-safe: all that is large is written into the same arrays."""
-
-    def __init__(self, vocab_size: int) -> None:
-        self._vocab_size = vocab_size
-        self._probs = np.zeros((ROWS_AT_ONCE, padded_size(vocab_size)), np.float32)
-        self._truncation = Truncation(ROWS_AT_ONCE, vocab_size)
-
-    def draw(self, logits: NDArray[np.float32], rows: Ids, params: DrawParams) -> Ids:
-        """Draw a token id for each of at most ROWS_AT_ONCE rows of logits."""
+    def _draw_group(self, logits: NDArray[np.float32], rows: Ids, params: DrawParams) -> Ids:
         probs = self._probs[: len(rows)]
 
         def fill(some: slice) -> None:
@@ -104,3 +66,11 @@ class GroupDrawer:
         if (temperature != 1.0).any():
             inside /= temperature[:, None]
         np.exp(inside, out=inside)
+
+
+def _groups_of_a_kind(params: DrawParams) -> Iterator[Ids]:
+    """Yield groups of at most ROWS_AT_ONCE rows, those that are cut short apart from those that are not."""
+    for kind in (~params.is_truncated, params.is_truncated):
+        alike = np.flatnonzero(kind)
+        for start in range(0, len(alike), ROWS_AT_ONCE):
+            yield alike[start : start + ROWS_AT_ONCE]

@@ -33,6 +33,9 @@ MARGIN = 32
 SLACK = 1e-6
 """By how much, relatively, a nucleus may miss top_p: of four equal tokens 0.5 keeps two, however sums are rounded."""
 
+SORTED_CHUNK = 64
+"""Tokens around a cut are summed chunk by chunk, too."""
+
 INFINITE = np.uint64(0x7F800000_00000000)
 """A key behind those of all probabilities, see `_rising_keys`."""
 
@@ -72,11 +75,12 @@ class Truncation:
         np.multiply(probs, np.greater_equal(probs, low[:, None], out=above), out=probs)
         excess = chunk_sums(probs).sum(1) - params.top_p * totals * (1 - SLACK)
         np.logical_and(np.less(probs, high[:, None], out=band), above, out=band)
-        keys = _rising_keys(probs, band)
-        mass = (keys >> np.uint64(32)).astype(np.uint32).view(np.float32).cumsum(1, dtype=np.float64)
-        is_dropped = mass <= excess[:, None]
+        keys, counts = _rising_keys(probs, band)
+        mass = (keys >> np.uint64(32)).astype(np.uint32).view(np.float32)
+        num_dropped = search(mass, chunk_sums(mass, SORTED_CHUNK), excess)
+        is_dropped = np.arange(keys.shape[1]) < num_dropped[:, None]
         probs.reshape(-1)[_places_of(keys[is_dropped])] = 0.0
-        found: Mask = (excess >= 0) & (is_dropped.sum(1) < (keys < INFINITE).sum(1))
+        found: Mask = (excess >= 0) & (num_dropped < counts)
         return found
 
     def _cut_sorted(self, probs: Probs, params: DrawParams, totals: Floats, width: int) -> Mask:
@@ -105,7 +109,7 @@ class Truncation:
         cutoff = ranked[np.arange(len(ranked)), num_kept - 1]
         num_equal = num_kept - (ranked > cutoff[:, None]).sum(1)
         np.multiply(probs, np.greater_equal(probs, cutoff[:, None], out=mask), out=probs)
-        places, rows, rank = _ranks(np.equal(probs, cutoff[:, None], out=mask))
+        places, rows, rank, _ = _ranks(np.equal(probs, cutoff[:, None], out=mask))
         probs.reshape(-1)[places[rank >= num_equal[rows]]] = 0.0
 
 
@@ -125,7 +129,7 @@ class Cuts:
             return cls(np.zeros(len(probs), bool), nothing, nothing)
         chunks = probs.reshape(len(probs), -1, CHUNK)
         sample = np.sort(chunks[:, :, : CHUNK // SAMPLE_STRIDE].reshape(len(probs), -1), axis=1)
-        sums = chunk_sums(sample, CHUNK // SAMPLE_STRIDE)
+        sums = chunk_sums(sample, chunks.shape[1])
         cut = search(sample, sums, (1.0 - params.top_p) * totals / SAMPLE_STRIDE)
         rows, size = np.arange(len(probs)), sample.shape[1]
         low, high = sample[rows, np.maximum(cut - MARGIN, 0)], sample[rows, np.minimum(cut + MARGIN, size - 1)]
@@ -139,28 +143,38 @@ def _runs(flags: Mask) -> Iterator[slice]:
         yield slice(start, end)
 
 
-def _ranks(mask: Mask) -> tuple[Ids, Ids, Ids]:
-    """Return each place that is set in the flattened mask, its row, and which of its row it is."""
+def _ranks(mask: Mask) -> tuple[Ids, Ids, Ids, Ids]:
+    """Return each place that is set in the flattened mask, its row, which of its row it is, and how many rows have."""
     num_rows, width = mask.shape
-    places = np.flatnonzero(mask)
+    places = _places_set(mask)
     starts = places.searchsorted(np.arange(num_rows + 1) * width)
-    rows = np.repeat(np.arange(num_rows), np.diff(starts))
-    return places, rows, np.arange(len(rows)) - starts[rows]
+    counts = np.diff(starts)
+    rows = np.repeat(np.arange(num_rows), counts)
+    return places, rows, np.arange(len(rows)) - starts[rows], counts
 
 
-def _rising_keys(probs: Probs, mask: Mask) -> NDArray[np.uint64]:
-    """Return the masked tokens of each row in the order in which they are dropped, filled up with INFINITE.
+def _places_set(mask: Mask) -> Ids:
+    """Do what np.flatnonzero does for rows of whole chunks, faster where little is set: eight places at a time."""
+    words = mask.reshape(-1).view(np.uint64)
+    some = np.flatnonzero(words != 0)
+    places = np.flatnonzero(words[some].view(np.bool_))
+    found: Ids = some[places >> 3] * 8 + (places & 7)
+    return found
+
+
+def _rising_keys(probs: Probs, mask: Mask) -> tuple[NDArray[np.uint64], Ids]:
+    """Return the masked tokens of each row in the order in which they are dropped, and how many there are.
 
     A key has the bits of the probability, which rise with it, above the complement of the token's place in the
-    flattened rows: of equals the higher id goes first.
+    flattened rows: of equals the higher id goes first. At least one INFINITE key is behind those of each row.
     """
-    places, rows, rank = _ranks(mask)
+    places, rows, rank, counts = _ranks(mask)
     bits = probs.reshape(-1)[places].view(np.uint32).astype(np.uint64)
-    width = int(rank.max(initial=0)) + 1
+    width = (int(counts.max()) // SORTED_CHUNK + 1) * SORTED_CHUNK
     keys = np.full((len(mask), width), INFINITE)
     keys.reshape(-1)[rows * width + rank] = (bits << np.uint64(32)) | ~places.astype(np.uint32)
     keys.sort(axis=1)
-    return keys
+    return keys, counts
 
 
 def _places_of(keys: NDArray[np.uint64]) -> NDArray[np.uint32]:
