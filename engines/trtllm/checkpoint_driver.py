@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from engines.contract import GenerationRequest, TokenOutput
-from engines.trtllm.driver import STATS_PAUSE_S, in_a_thread
+from engines.trtllm.driver import in_a_thread
 from engines.trtllm.outputs import Arrival, OutputBuilder
 from engines.trtllm.sampling import SamplingTranslator
 
@@ -87,7 +87,8 @@ class CheckpointDriver:
 
     def stats(self) -> AsyncIterator[Mapping[str, Any]]:
         """See `Driver`."""
-        stream: AsyncIterator[Mapping[str, Any]] = self._llm.get_stats_async(timeout=STATS_PAUSE_S)
+        # With a timeout, a silence of that length would end the only stream there is, until the next submit.
+        stream: AsyncIterator[Mapping[str, Any]] = self._llm.get_stats_async(timeout=None)
         return stream
 
     def failure(self) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from engines.contract import GenerationRequest, TokenOutput
 
 STATS_PAUSE_S = 0.2
-"""How long statistics may be silent before their stream ends; the next call starts it anew."""
+"""How long to wait before statistics whose stream has ended are asked for again."""
 
 
 class Generation(Protocol):
@@ -42,7 +42,7 @@ class Driver(Protocol):
         ...
 
     def stats(self) -> AsyncIterator[Mapping[str, Any]]:
-        """Return what the engine told about its steps since the last call; each item is delivered once."""
+        """Return what the engine tells about its steps, each item once. The stream may never end. Needs a request."""
         ...
 
     def failure(self) -> str | None:

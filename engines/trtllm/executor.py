@@ -278,11 +278,12 @@ class TRTLLMExecutor:
         for adapter in (None, *self._info.adapters):  # one that cannot be loaded ends the engine: better now than later
             async for _ in self._driver.generate(replace(request, adapter=adapter), secrets.token_hex(16)):
                 pass
-        while self._stats.num_blocks is None:
+        while True:
             async for step in self._driver.stats():
                 self._stats.fold(step)
+                if self._stats.num_blocks is not None:
+                    return self._stats.num_blocks
             await asyncio.sleep(STATS_PAUSE_S)
-        return self._stats.num_blocks
 
     async def _follow_stats(self) -> None:
         """Take all that the engine reports: what nobody takes fills the host's memory."""
@@ -293,7 +294,7 @@ class TRTLLMExecutor:
                 self._has_news.clear()
                 async for step in self._driver.stats():
                     self._stats.fold(step)
-                await asyncio.sleep(STATS_PAUSE_S)  # the stream may be over while a long step runs
+                await asyncio.sleep(STATS_PAUSE_S)
         except Exception:
             log.exception("TensorRT-LLM's statistics broke off")
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 from types import ModuleType
 from typing import Any
 
@@ -26,6 +27,7 @@ from engines import (
 )
 from engines.config import TensorRTLLMConfig
 from engines.trtllm import executor as executor_module
+from engines.trtllm.driver import STATS_PAUSE_S
 from engines.trtllm.executor import TRTLLMExecutor
 from tests.engines.test_conformance import collect, flat, request_for, tokens
 
@@ -130,6 +132,26 @@ def test_a_slot_whose_abort_is_never_answered_is_free_after_a_while(
             while executor.stats().num_running:
                 await asyncio.sleep(0.02)
 
+    tell(story)
+
+
+def test_statistics_that_come_late_are_waited_for_at_the_start_and_ever_after(
+    tell: Tell, fake_trtllm: ModuleType
+) -> None:
+    def hold() -> None:
+        fake_trtllm.STAGE.hold_stats = True
+        Timer(2 * STATS_PAUSE_S, setattr, (fake_trtllm.STAGE, "hold_stats", False)).start()
+
+    async def story(executor: TRTLLMExecutor) -> None:
+        assert executor.info.num_blocks > 0
+        hold()
+        seen = executor.stats().num_steps
+        await tokens(executor, request_for("a", range(9)))
+        async with asyncio.timeout(20):  # nothing else is submitted
+            while executor.stats().num_steps == seen:
+                await asyncio.sleep(0.02)
+
+    hold()
     tell(story)
 
 

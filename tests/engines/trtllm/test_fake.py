@@ -315,9 +315,26 @@ def test_statistics_flow_after_the_first_request_once_each_and_to_one_kind_of_re
         assert items == sorted(set(items))
         assert len(items) >= 12
         assert [item async for item in llm.get_stats_async(timeout=0.05)] == []
-        assert llm.get_stats(timeout=0.01) == []
+        await answer(llm)
+        assert len(llm.get_stats(timeout=0.1)) >= 12
+        await answer(llm)
         with pytest.raises(Exception, match="read synchronously"):
             [item async for item in llm.get_stats_async(timeout=0.05)]
+
+    use(story, enable_iter_perf_stats=True)
+
+
+def test_a_silence_ends_the_statistics_until_the_next_request(
+    use: Callable[..., None], fake_trtllm: ModuleType
+) -> None:
+    async def story(llm: Any) -> None:
+        fake_trtllm.STAGE.hold_stats = True
+        await answer(llm)
+        assert [item async for item in llm.get_stats_async(timeout=0.01)] == []
+        fake_trtllm.STAGE.hold_stats = False
+        assert [item async for item in llm.get_stats_async(timeout=5)] == []
+        await answer(llm)
+        assert len([item async for item in llm.get_stats_async(timeout=0.3)]) >= 24
 
     use(story, enable_iter_perf_stats=True)
 

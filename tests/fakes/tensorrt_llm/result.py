@@ -2,7 +2,7 @@
 
 import asyncio
 import queue
-from collections.abc import Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -95,6 +95,49 @@ class AsyncQueue:
     def get_sync(self, timeout: float | None = None) -> Any:
         self.is_tainted = True
         return self.items.get(timeout=timeout)
+
+
+class IterationResult:
+    """The only stream of statistics: a silence as long as the timeout ends it until something is submitted."""
+
+    def __init__(self) -> None:
+        self.queue = AsyncQueue()
+        self._done = False
+        self._timeout: float | None = 2
+
+    def set_timeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+
+    def mark_undone(self) -> None:
+        self._done = False
+
+    def get_results(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        while not self._done:
+            try:
+                found.append(self.queue.get_sync(self._timeout))
+            except queue.Empty:
+                self._done = True
+        return found
+
+    def __aiter__(self) -> "IterationResult":
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        if self._done:
+            raise StopAsyncIteration
+        try:
+            item: dict[str, Any] = await self.queue.get(self._timeout)
+        except TimeoutError:
+            self._done = True
+            raise StopAsyncIteration from None
+        return item
+
+
+async def nothing() -> AsyncIterator[dict[str, Any]]:
+    """No statistics, before the first request."""
+    if False:
+        yield {}
 
 
 def dispatch(batch: list[tuple[AsyncQueue, Any]]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 class Stage:
     step_s: float = 0.0
     """Least duration of a step."""
+    hold_stats: bool = False
+    """Statistics do not come yet."""
     hang_shutdown: bool = False
     """shutdown() never comes back."""
     refuse_abort: bool = False

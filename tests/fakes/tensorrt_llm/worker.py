@@ -8,6 +8,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import llguidance
@@ -20,7 +21,7 @@ from .kv_cache import KvCache, num_tokens_that_fit
 from .llmapi.llm_args import KvCacheConfig, TorchLlmArgs
 from .lora_manager import LoraManager
 from .model import Floats, TinyModel
-from .result import AsyncQueue, Logprob, RequestOutput, Response, dispatch
+from .result import AsyncQueue, IterationResult, Logprob, RequestOutput, Response, dispatch
 from .samplers import NEVER, TorchSampler, TRTLLMSampler
 from .sampling_params import SamplingParams
 from .stage import STAGE
@@ -86,7 +87,7 @@ class Executor:
         self._end_id = config["eos_token_id"]
         self.cache = _cache(arguments.kv_cache_config, config)
         self.mpi_futures: list[Future[None]] = []
-        self.stats_queue: AsyncQueue | None = None
+        self.iter_stats: IterationResult | None = None
         self._incoming: deque[Live | int] = deque()
         self._waiting: list[Live] = []
         self.active: list[Live] = []
@@ -95,7 +96,9 @@ class Executor:
         self._iter = 0
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fake-trtllm-worker", daemon=True)
+        self._reports: SimpleQueue[tuple[AsyncQueue, Any] | None] = SimpleQueue()
         self._thread.start()
+        threading.Thread(target=self._report, name="fake-trtllm-stats", daemon=True).start()
 
     def is_shutdown(self) -> bool:
         return self._is_shutdown
@@ -128,6 +131,7 @@ class Executor:
 
     def stop(self) -> None:
         self._is_shutdown = True
+        self._reports.put(None)
         self._wake.set()
 
     def join(self) -> None:
@@ -152,12 +156,19 @@ class Executor:
                 is_fatal = self._fatal is not None
                 batch = self._step()
                 time.sleep(max(0.0, STAGE.step_s - (time.monotonic() - started)))
-                if self._arguments.enable_iter_perf_stats and self.stats_queue is not None:
-                    dispatch([(self.stats_queue, self._iteration(time.monotonic() - started))])
+                if self._arguments.enable_iter_perf_stats and self.iter_stats is not None:
+                    self._reports.put((self.iter_stats.queue, self._iteration(time.monotonic() - started)))
                 if batch:
                     dispatch(batch)
                 if is_fatal:
                     return
+
+    def _report(self) -> None:
+        """Statistics come by a thread of their own, which is in no hurry."""
+        while (report := self._reports.get()) is not None:
+            while STAGE.hold_stats:
+                time.sleep(0.01)
+            dispatch([report])
 
     def _step(self) -> list[tuple[AsyncQueue, Any]]:
         if self._fatal is not None:

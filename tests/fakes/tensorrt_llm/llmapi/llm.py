@@ -1,6 +1,5 @@
 """The LLM class of the PyTorch backend."""
 
-import queue
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from ..result import AsyncQueue, RequestOutput
+from ..result import IterationResult, RequestOutput, nothing
 from ..sampling_params import SamplingParams
 from ..stage import STAGE
 from ..worker import Executor, Live, read_json
@@ -67,32 +66,26 @@ class LLM:
         max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
         result = RequestOutput(self, self._next_id, prompt, params)
         self._next_id += 1
-        if self._executor.stats_queue is None:
-            self._executor.stats_queue = AsyncQueue()
+        if self._executor.iter_stats is None:
+            self._executor.iter_stats = IterationResult()
+        self._executor.iter_stats.mark_undone()
         words = self._stop_words(params)
         self._executor.submit(Live(result, params, cache_salt, max_tokens, words, streaming, lora_request))
         return result
 
     def get_stats_async(self, timeout: float | None = 2) -> AsyncIterator[dict[str, Any]]:
-        return self._stats(timeout)
-
-    async def _stats(self, timeout: float | None) -> AsyncIterator[dict[str, Any]]:
-        source = self._executor.stats_queue if self._executor is not None else None
-        while source is not None:
-            try:
-                yield await source.get(timeout)
-            except TimeoutError:
-                return
+        source = self._executor.iter_stats if self._executor is not None else None
+        if source is None:
+            return nothing()
+        source.set_timeout(timeout)
+        return source
 
     def get_stats(self, timeout: float | None = 2) -> list[dict[str, Any]]:
-        source = self._executor.stats_queue if self._executor is not None else None
-        found: list[dict[str, Any]] = []
-        while source is not None:
-            try:
-                found.append(source.get_sync(timeout))
-            except queue.Empty:
-                return found
-        return found
+        source = self._executor.iter_stats if self._executor is not None else None
+        if source is None:
+            return []
+        source.set_timeout(timeout)
+        return source.get_results()
 
     def shutdown(self) -> None:
         if STAGE.hang_shutdown:
