@@ -43,9 +43,9 @@ def create_app(config: ServerConfig, registry: ModelRegistry, lifecycle: Lifecyc
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     server: ServerState = app.state.server
     async with AsyncExitStack() as stack:
-        for model in server.registry:
-            await model.executor.start()
-            stack.push_async_callback(model.executor.shutdown)
+        for executor in server.registry.executors():
+            await executor.start()
+            stack.push_async_callback(executor.shutdown)
         yield
 
 

@@ -88,6 +88,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _check(self.tokenizer is None or self.engine == "trtllm", "tokenizer is a setting of the engine trtllm")
+        adapters = self.executor.trtllm.adapters
+        _check(not adapters or self.engine == "trtllm", "adapters belong to the engine trtllm")
+        _check(self.served_model_name not in adapters, f"{self.served_model_name!r} is a model, and an adapter too")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engines.contract import Executor
 from llm_server.errors import ModelNotFoundError
@@ -48,6 +48,17 @@ class ServedModel:
     """The model's own sampling defaults, by the names of SamplingParams."""
     created: int = 0
     """Unix time at which the model was loaded."""
+    base: str | None = None
+    """Name of the model that this is a LoRA adapter of, with its executor; None for a model itself."""
+
+    @property
+    def adapter(self) -> str | None:
+        """The adapter that requests for this model ask the executor for."""
+        return None if self.base is None else self.name
+
+    def with_adapters(self) -> "list[ServedModel]":
+        """Return the model, and each adapter of its executor as a model of its own name."""
+        return [self, *(replace(self, name=name, base=self.name) for name in self.executor.info.adapters)]
 
     @property
     def context_length(self) -> int:
@@ -64,6 +75,10 @@ class ModelRegistry:
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
+
+    def executors(self) -> Iterator[Executor]:
+        """Return each executor once, though it may serve several models."""
+        return (model.executor for model in self if model.base is None)
 
     def get(self, name: str) -> ServedModel:
         """Return a model. Raises ModelNotFoundError, which names those there are."""

@@ -74,7 +74,9 @@ def _worked_for_another_rank(models: Sequence[ModelConfig], console: Console) ->
 
 def _load_models(configs: Sequence[ModelConfig], pool: ThreadPoolExecutor, console: Console) -> list[ServedModel]:
     with shown_progress(console) as progress:
-        models = [load_model(config, paths.home(), pool, progress) for config in configs]
+        models = [
+            model for config in configs for model in load_model(config, paths.home(), pool, progress).with_adapters()
+        ]
     names = [model.name for model in models]
     if len(set(names)) < len(names):
         raise ConfigError(f"two models have the same name: {', '.join(sorted(names))}")
@@ -91,6 +93,9 @@ def _summary(models: Sequence[ServedModel], listener: socket.socket) -> str:
     question = json.dumps({"model": models[0].name, "messages": [{"role": "user", "content": "Hello!"}]})
     lines = [f"llm-server {__version__}"]
     for model in models:
+        if model.base is not None:
+            lines.append(f"  adapter    {model.name} of {model.base}")
+            continue
         info = model.executor.info
         lines += [
             f"  model      {model.name} ({model.styler.name}, context {model.context_length} tokens)",

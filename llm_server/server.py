@@ -88,7 +88,7 @@ class Server(uvicorn.Server):
 
         While some are, they go on; /health tells of the dead ones.
         """
-        if self._drain is None and not any(model.executor.is_alive for model in self._registry):
+        if self._drain is None and not any(executor.is_alive for executor in self._registry.executors()):
             log.error("stopping: no engine is alive")
             self.engine_died = True
             self.begin_drain()
@@ -115,8 +115,8 @@ class Server(uvicorn.Server):
     async def _cut_off(self) -> None:
         """Let streams end with an error event instead of nothing."""
         log.warning("cutting off %d requests", self._lifecycle.num_running)
-        for model in self._registry:
-            await model.executor.shutdown()
+        for executor in self._registry.executors():
+            await executor.shutdown()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Bodies of GET /v1/models. Source: OpenAI API reference, "Models"; `max_model_len` as other open servers add it."""
+"""Bodies of GET /v1/models. Source: OpenAI API reference, "Models"; root, parent and max_model_len are vLLM's."""
 
 from typing import Literal
 
@@ -12,6 +12,10 @@ class ModelCard(BaseModel):
     object: Literal["model"] = "model"
     created: int
     owned_by: str
+    root: str
+    """The model itself, or that of an adapter."""
+    parent: str | None = None
+    """The model that an adapter belongs to."""
     max_model_len: int
     """Prompt and answer together, in tokens."""
 

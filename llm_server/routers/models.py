@@ -24,4 +24,11 @@ async def get_model(model: str, server: ServerDep) -> ModelCard:
 
 
 def _card(model: ServedModel) -> ModelCard:
-    return ModelCard(id=model.name, created=model.created, owned_by="llm-server", max_model_len=model.context_length)
+    return ModelCard(
+        id=model.name,
+        created=model.created,
+        owned_by="llm-server",
+        root=model.base or model.name,
+        parent=model.base,
+        max_model_len=model.context_length,
+    )

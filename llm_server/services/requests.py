@@ -36,6 +36,7 @@ def generation_request(
         priority=body.priority or 0,
         cache_salt=body.cache_salt,
         timeout_s=body.timeout_s,
+        adapter=model.adapter,
     )
 
 

@@ -119,6 +119,20 @@ def test_tensorrt_llm_has_a_table_of_its_own_and_defaults_for_a_gpu(tmp_path: Pa
     assert (executor.trtllm.speculation, executor.kv_cache_fraction) == ("ngram", None)
 
 
+def test_adapters_are_folders_by_name(tmp_path: Path) -> None:
+    text = 'engine = "trtllm"\n[trtllm]\ncuda_graphs = false\n[trtllm.adapters]\nsql = "/adapters/sql"\n'
+    assert load(tmp_path, text).models[0].executor.trtllm.adapters == {"sql": Path("/adapters/sql")}
+    flag = '{"adapters": {"sql": "/adapters/sql"}, "cuda_graphs": false}'
+    [model] = load_settings({"engine": "trtllm", "trtllm": flag}, {}, None).models
+    assert model.executor.trtllm.adapters == {"sql": Path("/adapters/sql")}
+
+
+def test_an_adapter_needs_a_name_of_its_own() -> None:
+    flags = {"engine": "trtllm", "served_model_name": "sql"}
+    with pytest.raises(ConfigError, match="'sql' is a model, and an adapter too"):
+        load_settings({**flags, "trtllm": '{"adapters": {"sql": "/a"}, "cuda_graphs": false}'}, {}, None)
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -127,6 +141,9 @@ def test_tensorrt_llm_has_a_table_of_its_own_and_defaults_for_a_gpu(tmp_path: Pa
         ('{"speculation": "mtp"}', 'needs sampler = "torch"'),
         ('{"stream_interval": 2, "gather_generation_logits": true}', "stream_interval must be 1"),
         ("[]", "is not allowed"),
+        ('{"adapters": {"sql": "/a"}}', "adapters need cuda_graphs = false"),
+        ('{"adapters": {"sql": "/a"}, "cuda_graphs": false}', "adapters belong to the engine trtllm"),
+        ('{"adapters": ["/a"], "cuda_graphs": false}', "is not allowed"),
     ],
 )
 def test_a_table_that_tensorrt_llm_cannot_have_is_refused(table: str, message: str) -> None:

@@ -81,7 +81,7 @@ def serving(name: str, request: pytest.FixtureRequest, home: Path, **settings: A
     with fake_package(), ThreadPoolExecutor(1) as pool:
         model = load_model(config, home, pool, silent)
         with (
-            serving_models(model, drain_timeout_s=PATIENCE_S) as address,
+            serving_models(*model.with_adapters(), drain_timeout_s=PATIENCE_S) as address,
             Client.connected(address, model, engine.refuses) as client,
         ):
             yield client

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -6,7 +7,7 @@ import pytest
 
 from llm_server import __version__
 from llm_server.lifecycle import Lifecycle
-from tests.doubles import ScriptedExecutor
+from tests.doubles import INFO, ScriptedExecutor
 from tests.llm_server.serving import MODEL, ask, chat_body, client_for, served
 from tests.llm_server.sockets import listening
 
@@ -21,6 +22,8 @@ def test_models_are_listed_and_found_by_names_with_slashes() -> None:
         "object": "model",
         "created": 1700000000,
         "owned_by": "llm-server",
+        "root": MODEL,
+        "parent": None,
         "max_model_len": ScriptedExecutor().info.max_sequence_length,
     }
     assert get("/v1/models").json() == {"object": "list", "data": [card]}
@@ -38,6 +41,25 @@ def test_several_models_are_served_side_by_side() -> None:
             return [card["id"] for card in (await http.get("/v1/models")).json()["data"]]
 
     assert asyncio.run(talk()) == ["one", "two"]
+
+
+def test_an_adapter_is_a_model_of_its_own_name_over_the_executor_of_its_base() -> None:
+    executor = ScriptedExecutor(info=replace(INFO, adapters=("sql", "poems")))
+
+    async def talk() -> list[tuple[str, str, str | None]]:
+        async with client_for(*served(executor, "llama").with_adapters()) as http:
+            for name in ("sql", "llama", "poems"):
+                answer = (await http.post("/v1/chat/completions", json=chat_body() | {"model": name})).json()
+                assert answer["model"] == name
+            cards = (await http.get("/v1/models")).json()["data"]
+            return [(card["id"], card["root"], card["parent"]) for card in cards]
+
+    assert asyncio.run(talk()) == [
+        ("llama", "llama", None),
+        ("sql", "llama", "llama"),
+        ("poems", "llama", "llama"),
+    ]
+    assert [request.adapter for request in executor.requests] == ["sql", None, "poems"]
 
 
 def test_the_version_is_told() -> None:
