@@ -10,20 +10,18 @@ import json
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bare_loop import BLOCK_SIZE, BareLoop
-from engines import EngineConfig, EngineFolder, GenerationRequest, Guide, GuideKind, SamplingParams, load_executor
+from benchmarks.closed_loop import Kind, Prompts, closed_loop, token_prompts
+from engines import EngineConfig, EngineFolder, Guide, GuideKind, SamplingParams, load_executor
 from llm_server import paths
 from llm_server.pull import pull
 from llm_server.sources.catalog import DEFAULT_MODEL
 
-Prompts = Sequence[tuple[int, ...]]
 Rates = dict[str, list[float]]
 
 SCHEMA = {
@@ -31,14 +29,6 @@ SCHEMA = {
     "properties": {"places": {"type": "array", "items": {"type": "string", "minLength": 40}, "minItems": 100}},
     "required": ["places"],
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What every request of a run asks for."""
-
-    sampling: SamplingParams
-    guide: Guide | None = None
 
 
 KINDS: dict[str, Kind] = {
@@ -77,12 +67,10 @@ class Bench:
         self.bare = BareLoop(folder.model_path, max(levels) * blocks_per_sequence)
         config = EngineConfig(max_batch_size=max(levels), max_num_tokens=args.budget, kv_cache_gib=1.0)
         self.executor = load_executor(folder, config)
-        self._num_requests = 0
 
     def prompts(self, count: int, seed: int) -> Prompts:
         """Return prompts that no earlier call gave, so that nothing is found in the cache."""
-        rng = np.random.default_rng(seed)
-        return [tuple(rng.integers(100, 40000, self.args.prompt).tolist()) for _ in range(count)]
+        return token_prompts(count, self.args.prompt, seed)
 
     def run_bare(self, prompts: Prompts, concurrency: int) -> float:
         """Return the bare loop's tokens per second."""
@@ -91,21 +79,7 @@ class Bench:
 
     async def run_executor(self, prompts: Prompts, kind: str, concurrency: int) -> float:
         """Return the executor's tokens per second."""
-        waiting = list(prompts)
-        start = time.perf_counter()
-        counts = await asyncio.gather(*(self._client(waiting, KINDS[kind]) for _ in range(concurrency)))
-        assert sum(counts) == len(prompts) * self.args.output, "a sequence ended early"
-        return sum(counts) / (time.perf_counter() - start)
-
-    async def _client(self, waiting: list[tuple[int, ...]], kind: Kind) -> int:
-        num_tokens = 0
-        while waiting:
-            self._num_requests += 1
-            name = str(self._num_requests)
-            request = GenerationRequest(name, waiting.pop(), kind.sampling, self.args.output, guide=kind.guide)
-            async for output in self.executor.submit(request):
-                num_tokens += len(output.token_ids)
-        return num_tokens
+        return await closed_loop(self.executor, prompts, KINDS[kind], self.args.output, concurrency)
 
 
 async def measure(bench: Bench, concurrency: int, kinds: Sequence[str]) -> Rates:
