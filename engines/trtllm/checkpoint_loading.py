@@ -16,6 +16,7 @@ from engines.guides import GuideCompiler
 from engines.trtllm.adapters import lora_arguments, lora_requests, read_adapters
 from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.checkpoint_driver import CheckpointDriver
+from engines.trtllm.edits import come_late
 from engines.trtllm.errors import TensorRTLLMError
 from engines.trtllm.parts import Parts
 from engines.trtllm.runtime import import_part, import_tensorrt_llm
@@ -47,6 +48,7 @@ def load_checkpoint(path: Path, folder: EngineFolder, config: EngineConfig) -> P
         end_token_id,
         description.vocab_size,
         guides,
+        edits_are_late=come_late(config.trtllm),
     )
     info = ExecutorInfo(
         engine="trtllm",
@@ -63,6 +65,7 @@ def load_checkpoint(path: Path, folder: EngineFolder, config: EngineConfig) -> P
     limits = Limits(
         counts_prompt=not translator.leaves_prompt_out,
         max_prompt_tokens=None if config.trtllm.enable_chunked_prefill else config.max_num_tokens,
+        late_edits=come_late(config.trtllm),
     )
     refusals = Refusals(config, way_of(config), limits)
     request_error = import_part("tensorrt_llm.executor.utils").RequestError

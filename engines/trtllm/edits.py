@@ -4,6 +4,10 @@ Neither sampler knows `min_tokens` but for one end token; those of the LLM API k
 and the runtime of prebuilt engines knows no llguidance.
 Source of the call: `LogitsProcessor`, tensorrt_llm/sampling_params.py; logits are [1, 1, vocab_size padded] in place,
 and `stream_ptr` is the CUDA stream that computes them.
+
+With the overlap scheduler a checkpoint's step begins before the token of the step before is on the host: the callable
+sees all tokens but the newest one. Behind the prompt it cannot tell whether there is a newest one.
+Source: `_executor_loop_overlap`, pyexecutor/py_executor.py, and `forward`, pyexecutor/model_engine.py, release 1.2.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,26 +16,40 @@ from typing import Any
 
 import numpy as np
 
+from engines.config import TensorRTLLMConfig
 from engines.contract import GenerationRequest
 from engines.guides import GuideMatcher
+
+
+def come_late(own: TensorRTLLMConfig) -> bool:
+    """Whether callables of a checkpoint do not see the newest token: pipelines have a loop of their own, and wait."""
+    return not own.disable_overlap_scheduler and own.pipeline_parallel_size == 1
 
 
 class TokenEdits:
     """Masks stop tokens until min_tokens are generated, and the last token of each bad sequence behind the others.
 
-    It is pickled, so it is a plain class of an importable module.
+    Where it comes late it is right for min_tokens of 2 and more, and for bad sequences of one token. It is pickled, so
+    it is a plain class of an importable module.
     """
 
     def __init__(
-        self, num_prompt_tokens: int, min_tokens: int, stop_token_ids: Sequence[int], bad: Sequence[Sequence[int]]
+        self,
+        num_prompt_tokens: int,
+        min_tokens: int,
+        stop_token_ids: Sequence[int],
+        bad: Sequence[Sequence[int]],
+        num_unseen: int = 0,
     ) -> None:
-        self.num_prompt_tokens = num_prompt_tokens
+        self.num_known_tokens = num_prompt_tokens - num_unseen
         self.min_tokens = min_tokens
         self.stop_token_ids = list(stop_token_ids)
         self.bad = [tuple(sequence) for sequence in bad]
 
     @classmethod
-    def of(cls, request: GenerationRequest, min_bad_length: int | None) -> "TokenEdits | None":
+    def of(
+        cls, request: GenerationRequest, min_bad_length: int | None, *, is_late: bool = False
+    ) -> "TokenEdits | None":
         """Return what a request needs, None if that is nothing. Bad words are edited from `min_bad_length` on."""
         sampling = request.sampling
         bad = [word for word in sampling.bad_token_sequences if min_bad_length and len(word) >= min_bad_length]
@@ -39,7 +57,8 @@ class TokenEdits:
         if not (bad or holds_back):
             return None
         min_tokens = sampling.min_tokens if holds_back else 0
-        return cls(len(request.prompt_token_ids), min_tokens, sorted(request.stop_token_ids), bad)
+        stops = sorted(request.stop_token_ids)
+        return cls(len(request.prompt_token_ids), min_tokens, stops, bad, num_unseen=int(is_late))
 
     def __call__(
         self, req_id: int, logits: Any, token_ids: list[list[int]], stream_ptr: int | None, client_id: int | None
@@ -47,7 +66,7 @@ class TokenEdits:
         """Edit the logits of the next token behind `token_ids`, prompt and generated ones of the only beam."""
         tokens = token_ids[0]
         masked = [sequence[-1] for sequence in self.bad if _ends_with(tokens, sequence[:-1])]
-        if len(tokens) - self.num_prompt_tokens < self.min_tokens:
+        if len(tokens) - self.num_known_tokens < self.min_tokens:
             masked += self.stop_token_ids
         if masked:
             with _on_stream(stream_ptr):

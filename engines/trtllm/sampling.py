@@ -24,7 +24,7 @@ class SamplingTranslator:
     """Writes requests in TensorRT-LLM's words.
 
     `sampling_params` and `guided_params` are its classes, `end_token_id` is the model's own, `vocab_size` the length of
-    a row of logits; `guides` compiles for its tokenizer.
+    a row of logits; `guides` compiles for its tokenizer. `edits_are_late`: see `edits`.
     """
 
     def __init__(
@@ -35,6 +35,8 @@ class SamplingTranslator:
         end_token_id: int,
         vocab_size: int,
         guides: GuideCompiler,
+        *,
+        edits_are_late: bool,
     ) -> None:
         self._sampling_params = sampling_params
         self._guided_params = guided_params
@@ -42,13 +44,14 @@ class SamplingTranslator:
         self._end_token_id = end_token_id
         self._vocab_size = vocab_size
         self._guides = guides
+        self._edits_are_late = edits_are_late
         names = {field.name for field in fields(sampling_params)}  # type: ignore[arg-type]  # it is a dataclass
         self.leaves_prompt_out = "prompt_ignore_length" in names
 
     def translate(self, request: GenerationRequest) -> Any:
         """Return the sampling parameters of a request that `Refusals.check` has passed."""
         sampling = request.sampling
-        edits = TokenEdits.of(request, EMULATED_BAD_LENGTH.get(self._way))
+        edits = TokenEdits.of(request, EMULATED_BAD_LENGTH.get(self._way), is_late=self._edits_are_late)
         return self._sampling_params(
             # The end token is one of our stop tokens: those alone end a sequence, and stay in the output whatever the
             # sampler, which is not so of end_id. ignore_eos sends -1 in its place.

@@ -110,6 +110,8 @@ class Limits:
     """Why there are no logits of the prompt."""
     no_edits: str | None = None
     """Why the logits cannot be edited by this process."""
+    late_edits: bool = False
+    """The logits are edited without knowledge of the newest token."""
     no_images: str | None = None
     """Why there is no room for images."""
     max_image_tokens: int = 0
@@ -179,6 +181,18 @@ class Refusals:
         ):
             if is_asked and self._limits.no_edits is not None:
                 raise UnsupportedFeatureError(f"{name} is not supported: {self._limits.no_edits}", name)
+        if self._limits.late_edits:
+            self._check_late_edits(request)
+
+    def _check_late_edits(self, request: GenerationRequest) -> None:
+        sampling, fix = request.sampling, "set disable_overlap_scheduler = true"
+        if sampling.min_tokens == 1 and request.stop_token_ids:
+            raise UnsupportedFeatureError(
+                f"min_tokens of 1 is not supported with the overlap scheduler: ask for 0 or 2, or {fix}", "min_tokens"
+            )
+        if any(len(sequence) > 1 for sequence in sampling.bad_token_sequences):
+            name = "bad_token_sequences"
+            raise UnsupportedFeatureError(f"{name} of several tokens need another scheduler: {fix}", name)
 
     def _check_penalties(self, sampling: SamplingParams) -> None:
         for name in ("presence_penalty", "frequency_penalty"):

@@ -54,7 +54,8 @@ def load_openvino(request: pytest.FixtureRequest, config: EngineConfig) -> Execu
 def load_trtllm(request: pytest.FixtureRequest, config: EngineConfig) -> Executor:
     request.getfixturevalue("fake_trtllm")
     folder: Path = request.getfixturevalue("trtllm_engine")
-    settings = TensorRTLLMConfig(gather_generation_logits=True)  # without it logprobs are refused
+    # without the one logprobs are refused, without the other bad words of several tokens
+    settings = TensorRTLLMConfig(gather_generation_logits=True, disable_overlap_scheduler=True)
     return load_executor(EngineFolder.load(folder), replace(config, trtllm=settings))
 
 

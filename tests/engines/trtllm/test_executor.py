@@ -239,7 +239,7 @@ REFUSED: list[tuple[dict[str, Any], GenerationRequest, str]] = [
     (
         {},
         replace(
-            request_for("r", [1], SamplingParams(min_tokens=1)),
+            request_for("r", [1], SamplingParams(min_tokens=2)),
             guide=Guide(GuideKind.REGEX, "a"),
             stop_token_ids=frozenset([2]),
         ),
@@ -251,6 +251,16 @@ REFUSED: list[tuple[dict[str, Any], GenerationRequest, str]] = [
             request_for("r", range(9)), prompt_embeddings=(PromptEmbeddings(0, np.zeros((2, 64), np.float32), b"x"),)
         ),
         "prompt_embeddings is not supported .* of a few models only: serve an engine",
+    ),
+    (
+        {},
+        replace(request_for("r", [1], SamplingParams(min_tokens=1)), stop_token_ids=frozenset([2])),
+        "min_tokens of 1 .* ask for 0 or 2, or set disable_overlap_scheduler",
+    ),
+    (
+        {"sampler": "torch"},
+        request_for("r", [1], SamplingParams(bad_token_sequences=((1,), (2, 3)))),
+        "bad_token_sequences of several tokens .* set disable_overlap_scheduler",
     ),
     ({"sampler": "torch", "speculation": "mtp"}, request_for("r", [1], SamplingParams()), "temperature"),
     (
@@ -284,6 +294,39 @@ def test_with_the_torch_sampler_stops_bad_words_and_min_tokens_hold_too(tell: Te
         assert len(answer) >= 3
 
     tell(story, sampler="torch")
+
+
+@pytest.mark.parametrize(
+    ("settings", "min_tokens"),
+    [
+        ({}, 2),
+        ({}, 5),
+        ({"disable_overlap_scheduler": True}, 1),
+        ({"disable_overlap_scheduler": True}, 5),
+        ({"pipeline_parallel_size": 2}, 1),
+        ({"pipeline_parallel_size": 2}, 5),
+    ],
+)
+def test_min_tokens_hold_for_as_many_tokens_and_no_more(tell: Tell, settings: dict[str, Any], min_tokens: int) -> None:
+    async def story(executor: TRTLLMExecutor) -> None:
+        stops = frozenset(range(1, executor.info.vocab_size))  # all but 0, which is never the best here
+        held = request_for("held", range(10), SamplingParams(temperature=0.0, min_tokens=min_tokens), 12)
+        answer = await tokens(executor, replace(held, stop_token_ids=stops))
+        assert answer[:-1] == [0] * min_tokens
+        assert answer[-1] in stops
+
+    tell(story, **settings)
+
+
+def test_bad_words_of_several_tokens_are_known_where_the_newest_token_is(tell: Tell) -> None:
+    async def story(executor: TRTLLMExecutor) -> None:
+        free = await tokens(executor, request_for("free", range(10)))
+        bad = SamplingParams(temperature=0.0, bad_token_sequences=((free[0], free[1]),))
+        edited = await tokens(executor, request_for("edited", range(10), bad))
+        assert edited[0] == free[0]
+        assert edited[1] != free[1]
+
+    tell(story, disable_overlap_scheduler=True)
 
 
 def test_the_settings_reach_tensorrt_llm_by_its_own_names(tell: Tell, fake_trtllm: ModuleType) -> None:

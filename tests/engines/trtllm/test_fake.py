@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -337,6 +337,34 @@ def test_a_silence_ends_the_statistics_until_the_next_request(
         assert len([item async for item in llm.get_stats_async(timeout=0.3)]) >= 24
 
     use(story, enable_iter_perf_stats=True)
+
+
+class Seen:
+    """A logits processor that notes how many tokens it is shown."""
+
+    lengths: ClassVar[list[int]] = []
+
+    def __call__(self, req_id: int, logits: Any, token_ids: list[list[int]], stream_ptr: Any, client_id: Any) -> None:
+        self.lengths.append(len(token_ids[0]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lengths"),
+    [
+        ({}, [0, 0, 1, 2]),
+        ({"disable_overlap_scheduler": True}, [0, 1, 2, 3]),
+        ({"pipeline_parallel_size": 2}, [0, 1, 2, 3]),
+    ],
+)
+def test_a_logits_processor_does_not_see_the_newest_token_while_steps_overlap(
+    use: Callable[..., None], arguments: dict[str, Any], lengths: list[int]
+) -> None:
+    async def story(llm: Any) -> None:
+        Seen.lengths.clear()
+        await answer(llm, logits_processor=Seen(), max_tokens=4)
+        assert [length - Seen.lengths[0] for length in Seen.lengths] == lengths
+
+    use(story, **arguments)
 
 
 def test_of_several_sequences_only_the_last_to_end_has_a_reason(use: Callable[..., None]) -> None:

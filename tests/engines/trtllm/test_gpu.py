@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from engines import EngineConfig, EngineFolder, Guide, GuideKind, SamplingParams
 from engines.config import TensorRTLLMConfig
 from engines.trtllm.adopt import adopt_checkpoint
+from engines.trtllm.edits import come_late
 from engines.trtllm.executor import TRTLLMExecutor
 from tests.engines.test_conformance import collect, flat, request_for, tokens
 
@@ -28,17 +29,20 @@ pytestmark = [
 
 
 @pytest.mark.skipif(CHECKPOINT is None, reason="LLM_SERVER_GPU_CHECKPOINT names no checkpoint")
-def test_a_real_checkpoint_keeps_the_promises_that_the_fake_was_built_on(tmp_path: Path) -> None:
-    keeps_its_promises(adopt_checkpoint(Path(str(CHECKPOINT)), tmp_path).path)
+@pytest.mark.parametrize("disable_overlap_scheduler", [False, True])
+def test_a_real_checkpoint_keeps_the_promises_that_the_fake_was_built_on(
+    tmp_path: Path, disable_overlap_scheduler: bool
+) -> None:
+    settings = TensorRTLLMConfig(gather_generation_logits=True, disable_overlap_scheduler=disable_overlap_scheduler)
+    keeps_its_promises(adopt_checkpoint(Path(str(CHECKPOINT)), tmp_path).path, settings, come_late(settings))
 
 
 @pytest.mark.skipif(ENGINE is None, reason="LLM_SERVER_GPU_ENGINE names no engine")
 def test_a_real_engine_keeps_the_promises_that_the_fake_was_built_on() -> None:
-    keeps_its_promises(Path(str(ENGINE)))
+    keeps_its_promises(Path(str(ENGINE)), TensorRTLLMConfig(gather_generation_logits=True), edits_are_late=False)
 
 
-def keeps_its_promises(folder: Path) -> None:
-    settings = TensorRTLLMConfig(gather_generation_logits=True)
+def keeps_its_promises(folder: Path, settings: TensorRTLLMConfig, edits_are_late: bool) -> None:
     config = EngineConfig(kv_cache_fraction=0.5, max_batch_size=8, max_num_tokens=2048, trtllm=settings)
     executor = TRTLLMExecutor.load(EngineFolder.load(folder), config)
 
@@ -66,7 +70,8 @@ def keeps_its_promises(folder: Path) -> None:
 
     async def rules_on_logits_hold() -> None:
         plain = await tokens(executor, request_for("plain", range(100, 130)))
-        bad = SamplingParams(temperature=0.0, bad_token_sequences=((plain[0], plain[1]),), logit_bias={plain[0]: 100.0})
+        word = (plain[1],) if edits_are_late else (plain[0], plain[1])
+        bad = SamplingParams(temperature=0.0, bad_token_sequences=(word,), logit_bias={plain[0]: 100.0})
         edited = await tokens(executor, request_for("edited", range(100, 130), bad))
         assert edited[0] == plain[0]
         assert edited[1] != plain[1]

@@ -100,6 +100,11 @@ class Executor:
         self._thread.start()
         threading.Thread(target=self._report, name="fake-trtllm-stats", daemon=True).start()
 
+    @property
+    def _overlaps(self) -> bool:
+        """Whether a step is computed before the token of the step before is known on the host."""
+        return not self._arguments.disable_overlap_scheduler and self._arguments.pipeline_parallel_size == 1
+
     def is_shutdown(self) -> bool:
         return self._is_shutdown
 
@@ -288,8 +293,9 @@ class Executor:
         tokens = [*live.prompt, *generated]
         logits = self._raw_logits(live, tokens)
         processors = live.params.logits_processor
+        known = [*live.prompt, *(generated[:-1] if self._overlaps else generated)]
         for processor in processors if isinstance(processors, list) else filter(None, [processors]):
-            processor(live.result.request_id, Tensor(logits[None, None]), [tokens], None, None)
+            processor(live.result.request_id, Tensor(logits[None, None]), [known], None, None)
         if live.matcher is not None:
             bits = llguidance.numpy.allocate_token_bitmask(1, len(logits))
             llguidance.numpy.fill_next_token_bitmask(live.matcher, bits)

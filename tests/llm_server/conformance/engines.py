@@ -54,11 +54,16 @@ def _trtllm(**settings: Any) -> Mapping[str, Any]:
     return {"trtllm": TensorRTLLMConfig(gather_generation_logits=True, **settings)}
 
 
+def _checkpoint(**settings: Any) -> Mapping[str, Any]:
+    # with it bad words of several tokens are refused
+    return _trtllm(disable_overlap_scheduler=True, **settings)
+
+
 ENGINES: Mapping[str, Engine] = {
     "openvino": Engine("openvino", "tiny_engine"),
-    "trtllm": Engine("trtllm", "tiny_checkpoint", settings=_trtllm()),
+    "trtllm": Engine("trtllm", "tiny_checkpoint", settings=_checkpoint()),
     "trtllm-engine": Engine("trtllm", "trtllm_prebuilt", settings=_trtllm()),
-    "trtllm-torch": Engine("trtllm", "tiny_checkpoint", frozenset(DRAWS_OF_TORCH), _trtllm(sampler="torch")),
+    "trtllm-torch": Engine("trtllm", "tiny_checkpoint", frozenset(DRAWS_OF_TORCH), _checkpoint(sampler="torch")),
 }
 Serve = Callable[..., Any]
 """Starts a server of its own for a test, with other settings of the executor: a context manager of Client."""
