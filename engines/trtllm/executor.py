@@ -36,6 +36,9 @@ WARM_UP_S = 600.0
 """How long the first token of all may take."""
 WATCH_S = 1.0
 """How often the workers are looked after."""
+STALL_S = 120.0
+"""How long nothing may be heard of an engine that has work. A loop of TensorRT-LLM that died says nothing, and its
+process lives on; no step takes as long, and each one reports."""
 DEAD_SHUTDOWN_S = 3.0
 """How long the shutdown of an engine that has died may take."""
 EXIT_GRACE_S = 3.0
@@ -81,6 +84,7 @@ class TRTLLMExecutor:
         self._num_arrived = 0
         self._has_news = asyncio.Event()  # something was submitted: statistics flow again
         self._keepers: tuple[asyncio.Task[None], ...] = ()
+        self._silent_s = 0.0  # how long nothing was heard while there was work
         self._death: EngineDeadError | None = None
         self._is_shut_down = False
 
@@ -228,6 +232,7 @@ class TRTLLMExecutor:
         """Hand on the outputs of a sequence, and read on to the end when it is over for us."""
         try:
             async for output in generation:
+                self._silent_s = 0.0
                 if self._is_live(sequence):
                     self._deliver(sequence, generation, output)
             if self._is_live(sequence):
@@ -293,6 +298,7 @@ class TRTLLMExecutor:
                     await self._has_news.wait()
                 self._has_news.clear()
                 async for step in self._driver.stats():
+                    self._silent_s = 0.0
                     self._stats.fold(step)
                 await asyncio.sleep(STATS_PAUSE_S)
         except Exception:
@@ -302,10 +308,16 @@ class TRTLLMExecutor:
         """Notice the death of the engine also while nothing is asked of it."""
         while self._death is None:
             await asyncio.sleep(WATCH_S)
-            reason = self._driver.failure()
+            reason = self._driver.failure() or self._stall()
             if reason is not None and self._death is None:
                 log.error("%s", reason)
                 self._die(EngineDeadError(reason))
+
+    def _stall(self) -> str | None:
+        """Count the silence in looks rather than by a clock: a machine that was asleep has not stalled."""
+        if self._running:
+            self._silent_s += WATCH_S
+        return f"TensorRT-LLM has been silent for {STALL_S:g} s" if self._silent_s > STALL_S else None
 
 
 def _exit_soon() -> None:

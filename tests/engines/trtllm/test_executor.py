@@ -1,6 +1,7 @@
 """What the TensorRT-LLM executor adds to the contract: refusals by name, priorities, deaths, a bounded shutdown."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -23,6 +24,7 @@ from engines import (
     PromptEmbeddings,
     SamplingParams,
     StepFailedError,
+    TimedOutError,
     UnsupportedFeatureError,
 )
 from engines.config import TensorRTLLMConfig
@@ -152,6 +154,36 @@ def test_statistics_that_come_late_are_waited_for_at_the_start_and_ever_after(
                 await asyncio.sleep(0.02)
 
     hold()
+    tell(story)
+
+
+def test_an_engine_that_falls_silent_is_dead_however_often_its_clients_try(
+    tell: Tell, fake_trtllm: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "WATCH_S", 0.01)
+    monkeypatch.setattr(executor_module, "DRAIN_S", 0.01)
+    monkeypatch.setattr(executor_module, "STALL_S", 0.1)
+
+    async def story(executor: TRTLLMExecutor) -> None:
+        fake_trtllm.STAGE.stall = True
+        request = replace(request_for("a", range(9)), timeout_s=0.05)
+        while executor.is_alive:
+            with contextlib.suppress(TimedOutError, EngineDeadError):
+                await tokens(executor, request)
+        with pytest.raises(EngineDeadError, match=r"silent for 0\.1 s"):
+            executor.submit(request)
+
+    tell(story)
+
+
+def test_an_engine_without_work_may_be_silent(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "WATCH_S", 0.01)
+    monkeypatch.setattr(executor_module, "STALL_S", 0.02)
+
+    async def story(executor: TRTLLMExecutor) -> None:
+        await asyncio.sleep(0.1)
+        assert executor.is_alive
+
     tell(story)
 
 

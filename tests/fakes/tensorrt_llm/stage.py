@@ -14,6 +14,8 @@ class Stage:
     """shutdown() never comes back."""
     refuse_abort: bool = False
     """Aborted requests never say that they are over."""
+    stall: bool = False
+    """The execution loop of a checkpoint has died, and nobody says so."""
     broken_steps: int = 0
     """How many of the next steps of an engine throw."""
     num_visible_gpus: int = 8

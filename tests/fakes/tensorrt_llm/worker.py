@@ -157,6 +157,8 @@ class Executor:
             self._wake.wait()
             self._wake.clear()
             while not self._is_shutdown and (self._incoming or self._waiting or self.active or self._fatal):
+                if STAGE.stall:
+                    return
                 started = time.monotonic()
                 is_fatal = self._fatal is not None
                 batch = self._step()
