@@ -114,7 +114,9 @@ def test_serving_the_default_model_from_the_command_line(default_engine: Path) -
             block = [process.stdout.readline() for _ in range(6)]
             url = block[4].split()[1]
             body = {"model": "smollm2-135m-instruct", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
-            response = httpx.post(f"{url}/chat/completions", json=body | {"max_tokens": 8}, timeout=PATIENCE_S)
+            response = httpx.post(
+                f"{url}/chat/completions", json=body | {"max_tokens": 8, "ignore_eos": True}, timeout=PATIENCE_S
+            )
             assert text_of(events_of(response))
         finally:
             process.send_signal(signal.SIGTERM)
