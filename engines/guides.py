@@ -26,6 +26,9 @@ from engines.errors import GuideError
 
 MAX_SOURCE_BYTES = 256 * 1024
 MAX_DEPTH = 64
+MAX_INTERSECTIONS = 64
+"""So many conditions may hold at once (`&` in a grammar, the parts of `allOf`): with some hundreds of them neither
+compiling nor a single mask comes to an end."""
 CACHE_SIZE = 256
 COMPILE_TIMEOUT_S = 2.0
 MAX_COMPILING = 8
@@ -131,7 +134,7 @@ class GuideCompiler:
 
     def _calls(self, source: str) -> str:
         read = json.loads(source)
-        _check_depth(read)
+        _check_size(read)
         return call_grammar(read, partial(lark_literal, control_tokens=self._control_tokens), JSON_OPTIONS)
 
     def _spells_control_token(self, guide: Guide) -> bool:
@@ -187,6 +190,7 @@ def _choice(source: str) -> str:
 
 def _grammar(source: str) -> str:
     """Turn GBNF into Lark. Raises ValueError."""
+    _check_intersections(source.count("&"))
     try:
         return str(any_to_lark(source))
     except Exception as exc:  # the converter raises nothing more exact
@@ -199,7 +203,7 @@ def _json_object(source: str) -> str:
 
 def _json_schema(source: str) -> str:
     schema = json.loads(source)
-    _check_depth(schema)
+    _check_size(schema)
     if isinstance(schema, bool):  # which are schemas as well: any value, and none
         schema = {} if schema else {"enum": []}
     if not isinstance(schema, dict):
@@ -219,6 +223,26 @@ _LARK: dict[GuideKind, Callable[[str], str]] = {
     GuideKind.JSON_SCHEMA: _json_schema,
     GuideKind.REGEX: _regex,
 }
+
+
+def _check_size(schema: object) -> None:
+    _check_depth(schema)
+    _check_intersections(sum(len(parts) - 1 for parts in _all_of(schema) if parts))
+
+
+def _check_intersections(number: int) -> None:
+    if number > MAX_INTERSECTIONS:
+        raise ValueError(f"more than {MAX_INTERSECTIONS} conditions are to hold at once")
+
+
+def _all_of(schema: object) -> Iterator[list[object]]:
+    if isinstance(schema, dict):
+        parts = schema.get("allOf")
+        yield from [parts] if isinstance(parts, list) else []
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _all_of(item)
 
 
 def _check_depth(schema: object, depth: int = 0) -> None:

@@ -80,6 +80,8 @@ def test_what_cannot_be_followed_is_told_in_a_short_line(compiler: GuideCompiler
         (Guide(GuideKind.GRAMMAR, " "), "No 'root' rule found"),
         (Guide(GuideKind.GRAMMAR, "root ::= " + "(" * 5000), "recursion"),
         (Guide(GuideKind.REGEX, "(?=x)"), "look-around"),
+        (Guide(GuideKind.GRAMMAR, "start: A\nA: " + " & ".join(["/a*/"] * 66)), "hold at once"),
+        (Guide(GuideKind.JSON_SCHEMA, json.dumps({"not": {"allOf": [{"pattern": "a"}] * 66}})), "hold at once"),
     ],
     ids=str,
 )
