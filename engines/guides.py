@@ -48,28 +48,43 @@ NO_FORCING = '\n%llguidance {"no_forcing": true}'
 
 
 class GuideMatcher:
-    """Where one sequence stands in its grammar."""
+    """Where one sequence stands in its grammar. Used by one thread at a time, `give_up` and `error` excepted."""
 
     def __init__(self, matcher: llguidance.LLMatcher, vocab_size: int) -> None:
         self._matcher = matcher
         self._bits = llguidance.numpy.allocate_token_bitmask(1, vocab_size)
+        self._given_up: str | None = None
 
     @property
     def error(self) -> str | None:
-        """Why the grammar cannot go on, if it cannot: a limit of the parser was hit."""
+        """Why the grammar cannot go on, if it cannot: a limit of the parser was hit, or it was given up."""
+        if self._given_up is not None:
+            return self._given_up
         return _one_line(self._matcher.get_error()) if self._matcher.is_error() else None
 
-    def mask(self, logits: NDArray[np.float32]) -> None:
-        """Set to minus infinity the logits [vocab_size] of all tokens that the grammar does not allow next."""
+    def give_up(self, reason: str) -> None:
+        """Leave the matcher to a thread that may never be done with it."""
+        self._given_up = reason
+
+    def fill(self) -> None:
+        """Find out which tokens the grammar allows next. Most take microseconds; nothing stops one that takes hours."""
         llguidance.numpy.fill_next_token_bitmask(self._matcher, self._bits)
-        if self._matcher.is_error():
-            return  # the sequence is about to fail with `error`
+
+    def apply(self, logits: NDArray[np.float32]) -> None:
+        """Set to minus infinity the logits [vocab_size] of all tokens that `fill` has not found."""
+        if self.error is not None:
+            return  # the sequence is about to fail with it
         allowed = np.unpackbits(self._bits.view(np.uint8)[0], count=len(logits), bitorder="little")
         logits[allowed == 0] = -np.inf
 
+    def mask(self, logits: NDArray[np.float32]) -> None:
+        """Do both at once."""
+        self.fill()
+        self.apply(logits)
+
     def advance(self, token_id: int) -> None:
         """Take note of the token that was sampled."""
-        if not self._matcher.is_stopped():
+        if self._given_up is None and not self._matcher.is_stopped():
             self._matcher.consume_token(token_id)
 
 

@@ -12,6 +12,7 @@ from engines.contract import ExecutorStats, TokenOutput
 from engines.errors import EngineError, StepFailedError, TimedOutError
 from engines.openvino import logit_edits
 from engines.openvino.logprobs import RawLogprobs
+from engines.openvino.mask_filler import MaskFiller
 from engines.openvino.sampler import Sampler
 from engines.openvino.scheduler import Scheduler
 from engines.openvino.sequence import SampledToken, ScheduledBatch, Sequence
@@ -47,6 +48,7 @@ class EngineCore:
         self.runner = runner
         self.scheduler = scheduler
         self.sampler = Sampler(runner.vocab_size)
+        self.masks = MaskFiller()
         self._num_steps = 0
         self._recent = RecentSteps()
 
@@ -75,6 +77,7 @@ class EngineCore:
 
     def close(self) -> None:
         """Give the model's memory back. Idempotent; there are no steps afterwards."""
+        self.masks.close()
         self.runner.close()
 
     def stats(self) -> ExecutorStats:
@@ -96,7 +99,11 @@ class EngineCore:
         )
 
     def _forward_and_sample(self, batch: ScheduledBatch, seqs: list[Sequence]) -> list[SampledToken]:
-        logits = self.runner.forward(batch)  # [num_rows, vocab_size]
+        self.masks.begin(seq.edits.matcher for seq in seqs if seq.edits and seq.edits.matcher)
+        try:
+            logits = self.runner.forward(batch)  # [num_rows, vocab_size]
+        finally:
+            self.masks.wait()
         if batch.num_rows > len(seqs):
             logits = self._keep_prompt_logprobs(batch, logits)
         if not seqs:

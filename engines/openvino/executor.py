@@ -89,6 +89,8 @@ class OpenVINOExecutor:
         assert request.seq_id not in self._streams, f"seq_id {request.seq_id} is live already"
         if len(self._streams) >= self._info.max_batch_size + self._info.max_waiting:
             raise OverloadedError(f"{len(self._streams)} sequences are running or waiting; try again later")
+        if request.guide is not None and self._core.masks.is_overrun:
+            raise OverloadedError("guides that come to no end take up the machine; try again later")
         sequence = self._sequence(request)
         stream = self._streams[request.seq_id] = OutputStream()
         self._inbox.append(sequence)

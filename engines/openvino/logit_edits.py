@@ -107,7 +107,7 @@ def apply(logits: Logits, edits: Items[LogitEdits | None], token_ids: Items[Item
         if edit.bad_sequences:
             logits[row, edit.banned_after(token_ids[row])] = -np.inf
         if edit.matcher is not None:
-            edit.matcher.mask(logits[row])
+            edit.matcher.apply(logits[row])
         if edit.num_generated_tokens < edit.sampling.min_tokens:
             _hold_back_stops(logits[row], edit)
 

@@ -11,12 +11,22 @@ import pytest
 from numpy.typing import NDArray
 
 from engines.config import EngineConfig
-from engines.contract import ExecutorInfo, FinishReason, GenerationRequest, SamplingParams, TokenLogprob, TokenOutput
-from engines.errors import EngineDeadError, StepFailedError, TimedOutError
+from engines.contract import (
+    ExecutorInfo,
+    FinishReason,
+    GenerationRequest,
+    Guide,
+    GuideKind,
+    SamplingParams,
+    TokenLogprob,
+    TokenOutput,
+)
+from engines.errors import EngineDeadError, GuideError, StepFailedError, TimedOutError
 from engines.folder import EngineFolder
 from engines.openvino.blocks import BlockPool
 from engines.openvino.core import EngineCore
 from engines.openvino.executor import OpenVINOExecutor
+from engines.openvino.mask_filler import MaskFiller
 from engines.openvino.scheduler import Scheduler
 from engines.openvino.sequence import ScheduledBatch
 from engines.stream import merge
@@ -179,3 +189,26 @@ def test_a_seeded_answer_survives_preemption(tiny_engine: Path) -> None:
     found, some = answers(tight)
     assert (none, found) == (0, expected)
     assert some > 0
+
+
+def test_a_guide_that_comes_to_no_end_ends_its_own_sequence_only(tiny_engine: Path) -> None:
+    """One mask takes long: the rules are hidden behind a few tokens, so that the guide compiles at once."""
+    alternatives = "|".join(f"b{n}" for n in range(800))
+    rules = "".join(f'\nb{n}: "x"* "y"* b?' for n in range(800))
+    guide = Guide(GuideKind.GRAMMAR, f'start: "once upon a time" b*\nb: {alternatives}{rules}')
+    executor = OpenVINOExecutor.load(EngineFolder.load(tiny_engine), EngineConfig(kv_cache_gib=0.01, max_batch_size=4))
+    executor._core.masks = MaskFiller(timeout_s=0.01)
+
+    async def story() -> None:
+        await executor.start()
+        await executor.compile(guide)
+        sampling = SamplingParams(temperature=0.0)
+        free = executor.submit(GenerationRequest("free", (1, 2, 3), sampling, 20))
+        guided = executor.submit(GenerationRequest("guided", (1, 2, 3), sampling, 20, guide=guide))
+        with pytest.raises(GuideError, match="too long"):
+            async for _ in guided:
+                pass
+        assert sum([len(output.token_ids) async for output in free]) == 20
+        await executor.shutdown()
+
+    asyncio.run(story())

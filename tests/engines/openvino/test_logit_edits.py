@@ -81,7 +81,7 @@ class EndedGuide(GuideMatcher):
     def __init__(self) -> None:
         pass
 
-    def mask(self, logits: NDArray[np.float32]) -> None:
+    def apply(self, logits: NDArray[np.float32]) -> None:
         logits[[token_id for token_id in range(VOCAB_SIZE) if token_id not in STOP]] = -np.inf
 
 
