@@ -56,8 +56,8 @@ class Checkpoint:
     @property
     def architecture(self) -> str:
         """The class of the model, such as LlamaForCausalLM."""
-        names = self.config.get("architectures") or []
-        if not names:
+        names = self.config.get("architectures")
+        if not isinstance(names, list) or not names:
             raise TensorRTLLMError(f"{self.path / CONFIG_FILE} names no architecture")
         return str(names[0])
 
@@ -109,9 +109,9 @@ class Checkpoint:
         """Of the weights as they are computed with; a checkpoint that says none is float16, as TensorRT-LLM has it."""
         stated = (config.get(key) for config in (self.text_config, self.config) for key in ("torch_dtype", "dtype"))
         name = next((value for value in stated if value), "float16")
-        if name not in DTYPE_BYTES:
+        if not isinstance(name, str) or name not in DTYPE_BYTES:
             raise TensorRTLLMError(f"{self.path / CONFIG_FILE} has an unknown torch_dtype {name!r}")
-        return str(name)
+        return name
 
     @property
     def quantisation(self) -> str | None:
@@ -131,7 +131,7 @@ class Checkpoint:
 
     def _optional(self, name: str) -> int | None:
         found = (self.text_config.get(key) for key in (name, *_ALIASES.get(name, ())))
-        return next((value for value in found if isinstance(value, int)), None)
+        return next((value for value in found if type(value) is int and value > 0), None)
 
 
 def _refuse_other_kinds(path: Path, config: Mapping[str, Any]) -> None:
@@ -155,7 +155,7 @@ def read_json(file: Path) -> dict[str, Any]:
         document = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as exc:
         raise TensorRTLLMError(f"{file.parent} is no Hugging Face checkpoint: {file.name} is missing") from exc
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise TensorRTLLMError(f"{file} cannot be read: {exc}") from exc
     if not isinstance(document, dict):
         raise TensorRTLLMError(f"{file} is not a JSON object")

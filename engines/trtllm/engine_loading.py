@@ -80,9 +80,9 @@ def _construct(settings: EngineSettings, top: ModuleType) -> Any:
         )
     _refuse_few_gpus(engine)
     api = import_part(BINDINGS)
-    config = settings.executor_config(api, _package(top))
     log.info("TensorRT-LLM %s starts the engine %s", top.__version__, engine.path)
     try:
+        config = settings.executor_config(api, _package(top))
         return api.Executor(str(engine.path), api.ModelType.DECODER_ONLY, config)
     except (RuntimeError, TypeError, ValueError) as exc:
         raise TensorRTLLMError(f"TensorRT-LLM cannot run the engine {engine.path}: {exc}") from exc

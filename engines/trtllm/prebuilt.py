@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from engines.trtllm.checkpoint import DTYPE_BYTES
 from engines.trtllm.errors import TensorRTLLMError
 
 CONFIG_FILE = "config.json"
@@ -83,7 +84,7 @@ class PrebuiltEngine:
             path=path,
             version=document.text("version"),
             architecture=model.text("architecture"),
-            dtype=model.text("dtype"),
+            dtype=model.dtype("dtype"),
             quantisation=quantisation.optional_text("quant_algo"),
             kv_quantisation=quantisation.optional_text("kv_cache_quant_algo"),
             vocab_size=model.number("vocab_size"),
@@ -112,7 +113,7 @@ class PrebuiltEngine:
             tokens_per_block=plugins.number("tokens_per_block"),
             lora_plugin=plugins.values.get("lora_plugin") not in (None, False),
             max_lora_rank=lora.number("max_lora_rank", 0),
-            lora_target_modules=tuple(lora.values.get("lora_target_modules") or ()),
+            lora_target_modules=lora.texts("lora_target_modules"),
             rank_files=_rank_files(path, sizes[0] * sizes[1] * sizes[2]),
         )
 
@@ -126,7 +127,7 @@ def is_prebuilt_engine(path: Path) -> bool:
     """Tell an engine folder from a checkpoint, by the parts of its config.json."""
     try:
         document = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and {"pretrained_config", "build_config"} <= document.keys()
 
@@ -146,7 +147,7 @@ class _Section:
             document = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError as exc:
             raise TensorRTLLMError(f"{path} is no TensorRT engine: {CONFIG_FILE} is missing") from exc
-        except (OSError, ValueError) as exc:
+        except (OSError, ValueError, RecursionError) as exc:
             raise TensorRTLLMError(f"{file} cannot be read: {exc}") from exc
         if not isinstance(document, dict):
             raise TensorRTLLMError(f"{file} is not a JSON object")
@@ -156,7 +157,20 @@ class _Section:
         return _Section(self._typed(name, dict), self.file, f"{self.prefix}{name}.")
 
     def number(self, name: str, default: int | None = None) -> int:
-        return int(self._typed(name, int, default))
+        """Return a number, which is at least 1 unless its default is 0."""
+        value = int(self._typed(name, int, default))
+        if value < (0 if default == 0 else 1):
+            raise TensorRTLLMError(f"{self.file}: {self.prefix}{name} cannot be {value}")
+        return value
+
+    def dtype(self, name: str) -> str:
+        value = self.text(name)
+        if value not in DTYPE_BYTES:
+            raise TensorRTLLMError(f"{self.file}: {self.prefix}{name} {value!r} is not one of {', '.join(DTYPE_BYTES)}")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        return tuple(map(str, self._typed(name, list, [])))
 
     def text(self, name: str) -> str:
         return str(self._typed(name, str))
@@ -171,8 +185,8 @@ class _Section:
     def _typed(self, name: str, kind: type, default: Any = None) -> Any:
         value = self.values.get(name)
         value = default if value is None else value
-        if not isinstance(value, kind):
-            words = {int: "number", str: "text", dict: "object"}
+        if not isinstance(value, kind) or isinstance(value, bool):
+            words = {int: "number", str: "text", dict: "object", list: "list"}
             raise TensorRTLLMError(f"{self.file} has no {words[kind]} {self.prefix}{name}")
         return value
 

@@ -102,6 +102,23 @@ def test_folders_that_are_no_checkpoint_are_refused_with_the_fix(tiny_checkpoint
         adopt_checkpoint(bare, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("torch_dtype", ["bfloat16"], "unknown torch_dtype"),
+        ("architectures", {"LlamaForCausalLM": 1}, "names no architecture"),
+        ("vocab_size", True, "has no number vocab_size"),
+        ("max_position_embeddings", 0, "has no number max_position_embeddings"),
+    ],
+)
+def test_a_checkpoint_with_a_value_that_cannot_be_is_refused_by_name(
+    tiny_checkpoint: Path, tmp_path: Path, field: str, value: object, message: str
+) -> None:
+    write_checkpoint(tmp_path, tiny_checkpoint / "tokenizer.json", **{field: value})
+    with pytest.raises(TensorRTLLMError, match=message):
+        adopt_checkpoint(tmp_path, tmp_path)
+
+
 def test_the_kv_cache_is_counted_on_paper(tiny_checkpoint: Path, tmp_path: Path) -> None:
     shape = Checkpoint(tiny_checkpoint).shape
     assert shape.kv_bytes_per_token("auto", 1, 1) == 2 * 2 * 2 * 16 * 2  # K and V, layers, heads, head size, bytes

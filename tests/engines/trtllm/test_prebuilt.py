@@ -80,6 +80,27 @@ def test_a_missing_key_is_named(tmp_path: Path, path: tuple[str, ...], name: str
         changed(tmp_path, *path, **{name: None})
 
 
+@pytest.mark.parametrize(
+    ("path", "name", "value"),
+    [
+        (("pretrained_config",), "dtype", "x"),
+        (("pretrained_config",), "num_hidden_layers", 0),
+        (("pretrained_config",), "num_attention_heads", 0),
+        (("pretrained_config",), "num_key_value_heads", -1),
+        (("pretrained_config",), "vocab_size", True),
+        (("pretrained_config", "mapping"), "tp_size", 0),
+        (("build_config",), "max_batch_size", 0),
+        (("build_config",), "max_draft_len", -1),
+        (("build_config", "lora_config"), "lora_target_modules", 1.5),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_name(
+    tmp_path: Path, path: tuple[str, ...], name: str, value: object
+) -> None:
+    with pytest.raises(TensorRTLLMError, match=rf"{'.'.join(path)}\.{name}"):
+        changed(tmp_path, *path, **{name: value})
+
+
 def test_a_mode_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TensorRTLLMError, match=r"unknown build_config\.speculative_decoding_mode 64"):
         changed(tmp_path, "build_config", speculative_decoding_mode=64)
@@ -93,7 +114,7 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
         PrebuiltEngine.read(folder)
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]"])
+@pytest.mark.parametrize("content", [None, "{", "[]", "[" * 100_000])
 def test_a_folder_without_a_readable_config_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content)
