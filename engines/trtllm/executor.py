@@ -240,7 +240,8 @@ class TRTLLMExecutor:
         except Exception as exc:
             self._fail(sequence, exc, is_fatal=not isinstance(exc, (EngineError, self._driver.request_error)))
         finally:
-            if not generation.finished:  # leaving the loop does not stop the engine
+            # Leaving the loop does not stop the engine. One that is dead, or shuts down in a thread, is not spoken to.
+            if not generation.finished and self._death is None:
                 generation.abort()
 
     def _deliver(self, sequence: Sequence, generation: Generation, output: TokenOutput) -> None:

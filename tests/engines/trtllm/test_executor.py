@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -155,6 +156,25 @@ def test_statistics_that_come_late_are_waited_for_at_the_start_and_ever_after(
 
     hold()
     tell(story)
+
+
+def test_an_engine_that_shuts_down_is_not_asked_to_abort(tell: Tell, fake_trtllm: ModuleType) -> None:
+    errors: list[dict[str, Any]] = []
+
+    async def story(executor: TRTLLMExecutor) -> None:
+        fake_trtllm.STAGE.step_s = 0.01
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        stream = executor.submit(request_for("a", range(9), max_tokens=300))
+        await anext(stream)
+        await executor.shutdown()
+        with pytest.raises(EngineDeadError):
+            await collect(stream)
+        while executor._running:
+            await asyncio.sleep(0)
+
+    tell(story)
+    gc.collect()
+    assert errors == []
 
 
 def test_an_engine_that_falls_silent_is_dead_however_often_its_clients_try(

@@ -118,14 +118,16 @@ class Executor:
                 raise RequestError(refusal)
             dispatch([(live.result.queue, Response(error=refusal))])
             return
-        self._incoming.append(live)
         try:
             self._adapters.shift(live.lora)
         except Exception as exc:  # 1.2 loads adapters outside of any guard
             self.die(exc)
+        self._incoming.append(live)  # after that: no step meets an adapter that is not there
         self._wake.set()
 
     def abort(self, request_id: int) -> None:
+        if self._is_shutdown:
+            raise RuntimeError("the request queue is closed")
         self._incoming.append(request_id)
         self._wake.set()
 
