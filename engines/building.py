@@ -98,7 +98,7 @@ BUILDERS: Mapping[str, Builder] = {
         precisions=("f16", "int8", "int4"),
     ),
     "trtllm": Builder(
-        target="engines.trtllm.builder:build_engine",
+        target="engines.trtllm.building.builder:build_engine",
         names={ModelFormat.HUGGING_FACE: "trtllm-engine-1"},
         precisions=("f16",),  # its engine_options say how the weights are stored
     ),

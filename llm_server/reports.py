@@ -30,7 +30,7 @@ def _commands(plan: Plan) -> tuple[str, ...]:
         return ()
     if plan.source.stamp() is None:
         return ("", "The commands and the memory follow from the checkpoint, which is downloaded first.")
-    from engines.trtllm.builder import describe_build  # here: others never need it
+    from engines.trtllm.building.builder import describe_build  # here: others never need it
 
     try:
         with tempfile.TemporaryDirectory() as scratch:

@@ -16,7 +16,7 @@ from engines.model_facts import write_texts
 from engines.trtllm.checkpoint import Checkpoint
 from engines.trtllm.errors import TensorRTLLMError
 from engines.trtllm.location import ModelKind, ModelLocation
-from engines.trtllm.prebuilt import PrebuiltEngine, is_prebuilt_engine
+from engines.trtllm.prebuilt.engine import PrebuiltEngine, is_prebuilt_engine
 
 BUILDERS: Mapping[ModelKind, str] = {
     ModelKind.CHECKPOINT: "trtllm-checkpoint-3",

@@ -1,7 +1,7 @@
 """What the executor needs of TensorRT-LLM, whichever of its two interfaces runs the model.
 
-`checkpoint_driver` is over `tensorrt_llm.LLM`, which serves checkpoints; `engine_driver` over the C++ executor, which
-serves prebuilt engines. Their own objects go no further than the driver.
+`checkpoints.driver` is over `tensorrt_llm.LLM`, which serves checkpoints; `prebuilt.driver` is over the C++ executor,
+which serves prebuilt engines. Their own objects go no further than the driver.
 """
 
 import threading

@@ -2,10 +2,10 @@
 
 from engines.config import EngineConfig
 from engines.folder import EngineFolder
-from engines.trtllm.checkpoint_loading import load_checkpoint
-from engines.trtllm.engine_loading import load_engine, serve_as_rank
+from engines.trtllm.checkpoints.loading import load_checkpoint
 from engines.trtllm.location import ModelKind, ModelLocation
 from engines.trtllm.parts import Parts
+from engines.trtllm.prebuilt.loading import load_engine, serve_as_rank
 from engines.trtllm.ranks import work_for_rank_0
 
 

@@ -13,7 +13,7 @@ from engines.folder import EngineFolder
 from engines.trtllm.location import ModelKind, ModelLocation
 from llm_server import cli, paths
 from llm_server.adoption import adopt
-from tests.engines.trtllm.checkpoints import write_safetensors
+from tests.engines.trtllm.building.checkpoints import write_safetensors
 from tests.fakes.trtllm_scripts import write_examples
 from tests.trtllm_fixtures import FAKES, write_checkpoint
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engines import GenerationRequest, SamplingParams
 from engines.config import TensorRTLLMConfig
-from engines.trtllm.engine_settings import CHECKPOINT_ONLY
+from engines.trtllm.prebuilt.settings import CHECKPOINT_ONLY
 from engines.trtllm.support import SUPPORT, WAYS, support_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "tensorrt-llm.md"

@@ -1,0 +1,1 @@
+"""Prebuilt TensorRT engines, run by the C++ executor."""
