@@ -34,6 +34,8 @@ def create_app(config: ServerConfig, registry: ModelRegistry, lifecycle: Lifecyc
         app.include_router(router)
     for kind in (HTTPException, RequestError, EngineError, StylerError, ValidationError):
         app.add_exception_handler(kind, _render)
+    for status in (404, 405):
+        app.add_exception_handler(status, _no_route)
     app.add_exception_handler(ClientGoneError, _hung_up)
     app.add_middleware(RequestMiddleware, lifecycle=lifecycle)
     return app
@@ -51,6 +53,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 async def _render(request: Request, exc: Exception) -> Response:
     return error_response(render_error(exc), request.state.record)
+
+
+async def _no_route(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    message = f"there is no {request.method} {request.url.path} here; a chat is a POST to /v1/chat/completions"
+    return await _render(request, HTTPException(exc.status_code, message, exc.headers))
 
 
 async def _hung_up(request: Request, exc: Exception) -> Response:

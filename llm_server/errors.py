@@ -123,7 +123,7 @@ def render_validation(problems: Sequence[Mapping[str, object]]) -> RenderedError
     """Render the first of the problems that pydantic found in a body."""
     location = problems[0]["loc"]
     param = _dotted(location) if isinstance(location, tuple) else None
-    message = str(problems[0]["msg"])
+    message = str(problems[0]["msg"]).removeprefix("Value error, ")  # pydantic's, before what a validator of ours says
     return _rendered(400, INVALID, f"{param}: {message}" if param else message, param)
 
 

@@ -220,6 +220,8 @@ REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")  # one thing und
 
 
 def _role(role: object, param: str) -> Role:
+    if role is None:
+        raise StylerError(f"{param} is missing", param=param)
     try:
         return Role(str(role))
     except ValueError as exc:
@@ -229,6 +231,8 @@ def _role(role: object, param: str) -> Role:
 def _content(content: object, param: str) -> str | tuple[Part, ...] | None:
     if content is None or isinstance(content, str):
         return content
+    if not isinstance(content, list | tuple):
+        raise StylerError(f"{param} must be a text or a list of parts", param=param)
     return tuple(each(content, param, _part))
 
 

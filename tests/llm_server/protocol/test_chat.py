@@ -81,6 +81,18 @@ def test_a_bad_field_is_refused_by_name(fields: dict[str, Any], param: str | Non
     assert executor.requests == []
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"logit_bias": {"x": 1}}, "logit_bias: 'x' is not a token id"),
+        ({"messages": [{"content": "hi"}]}, "messages[0].role is missing"),
+        ({"messages": [{"role": "user", "content": {}}]}, "messages[0].content must be a text or a list of parts"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_and_nothing_else(fields: dict[str, Any], message: str) -> None:
+    assert post_chat(ScriptedExecutor(), **fields).json()["error"]["message"] == message
+
+
 NEUTRAL: list[dict[str, Any]] = [
     {"frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}, "repetition_penalty": 1, "min_p": 0, "top_k": 0},
     {"stop": None}, {"stop": []}, {"stop": ""}, {"stop": ["", "\u2603never\u2603"]},
@@ -183,6 +195,8 @@ def test_unknown_routes_and_methods_are_told_in_openais_form() -> None:
     missing, wrong = ask(ScriptedExecutor(), talk)
     assert (missing.status_code, wrong.status_code) == (404, 405)
     assert missing.json()["error"]["type"] == wrong.json()["error"]["type"] == "invalid_request_error"
+    assert "there is no GET /v1/no/such/route here" in missing.json()["error"]["message"]
+    assert "there is no GET /v1/chat/completions here" in wrong.json()["error"]["message"]
     assert wrong.headers["allow"] == "POST"
 
 
