@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from engines.config import EngineConfig
+from engines.config import EngineConfig, TensorRTLLMConfig
 from llm_server.sources.catalog import DEFAULT_MODEL
 
 ENVIRONMENT_PREFIX = "LLM_SERVER_"
@@ -88,9 +88,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _check(self.tokenizer is None or self.engine == "trtllm", "tokenizer is a setting of the engine trtllm")
-        adapters = self.executor.trtllm.adapters
-        _check(not adapters or self.engine == "trtllm", "adapters belong to the engine trtllm")
-        _check(self.served_model_name not in adapters, f"{self.served_model_name!r} is a model, and an adapter too")
+        table, name = self.executor.trtllm, self.served_model_name
+        _check(table == TensorRTLLMConfig() or self.engine == "trtllm", "the table trtllm belongs to the engine trtllm")
+        _check(name not in table.adapters, f"{name!r} is a model, and an adapter too")
 
 
 @dataclass(frozen=True, slots=True)

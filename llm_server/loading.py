@@ -70,5 +70,7 @@ def _styler(config: ModelConfig, folder: EngineFolder, tokenizer: Tokenizer) -> 
 def _read_template(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
+    except OSError as exc:
+        raise ConfigError(f"the chat template {path} cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
         raise ConfigError(f"the chat template {path} cannot be read: {exc}") from exc

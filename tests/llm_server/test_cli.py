@@ -69,7 +69,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (("serve", "--config", "none.toml"), "none.toml cannot be read"),
         (("serve", "--port", "0", "no-such-model"), "no-such-model"),
         (("serve", "--port", "0", "--styler", "no-such-family"), "no-such-family"),
-        (("serve", "--port", "0", "--chat-template", "none.jinja"), "none.jinja"),
+        (("serve", "--port", "0", "--chat-template", "none.jinja"), "none.jinja cannot be read: No such file"),
         (("serve", "--host", "192.0.2.1"), "cannot listen on 192.0.2.1 port 8000"),
         (("serve", "--host", "x" * 64), "label too long"),
         (("pull", "no-such-model"), "no-such-model"),

@@ -142,7 +142,8 @@ def test_an_adapter_needs_a_name_of_its_own() -> None:
         ('{"stream_interval": 2, "gather_generation_logits": true}', "stream_interval must be 1"),
         ("[]", "is not allowed"),
         ('{"adapters": {"sql": "/a"}}', "adapters need cuda_graphs = false"),
-        ('{"adapters": {"sql": "/a"}, "cuda_graphs": false}', "adapters belong to the engine trtllm"),
+        ('{"adapters": {"sql": "/a"}, "cuda_graphs": false}', "the table trtllm belongs to the engine trtllm"),
+        ('{"tensor_parallel_size": 2}', "the table trtllm belongs to the engine trtllm"),
         ('{"adapters": ["/a"], "cuda_graphs": false}', "is not allowed"),
     ],
 )
