@@ -19,7 +19,10 @@ class Lookahead:
     verification: int
 
     def __post_init__(self) -> None:
-        _check(self.window >= 1 and self.ngram >= 1 and self.verification >= 0, "lookahead must be like 4,3,4")
+        _check(
+            self.window >= 1 and self.ngram >= 1 and self.verification >= 0,
+            "lookahead needs sizes of at least 1, 1 and 0",
+        )
 
     @property
     def max_draft_len(self) -> int:

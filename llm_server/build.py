@@ -38,7 +38,7 @@ def plan_build(source: str, home: Path, flags: Mapping[str, object], out: Path |
 def _refuse(given: Mapping[str, object], *, allowed: tuple[str, ...], engine: str) -> None:
     for name in given:
         if name not in allowed:
-            raise PullError(f"--{name.replace('_', '-')} is not an option of the engine {engine}")
+            raise PullError(f"{_flag(name)} is not an option of the engine {engine}")
 
 
 def _options(given: Mapping[str, object]) -> EngineOptions:
@@ -70,6 +70,13 @@ def _checked(kind: type[Options], document: Mapping[str, object]) -> Options:
     except ValidationError as exc:
         error = exc.errors(include_url=False)[0]
         shown = {name: flag for flag, name in FLAGS.items()}
-        place = str(error["loc"][0]) if error["loc"] else ""
-        flag = f"--{shown.get(place, place).replace('_', '-')}: " if place else ""
-        raise PullError(f"{flag}{error['msg'].removeprefix('Value error, ')}") from exc
+        message = error["msg"].removeprefix("Value error, ")
+        name, _, rest = message.partition(" ")  # what the options themselves refuse begins with the name of one
+        if name in known.union(_LORA):
+            raise PullError(f"{_flag(shown.get(name, name))} {rest}") from exc
+        place = str(error["loc"][0])
+        raise PullError(f"{_flag(shown.get(place, place))}: {message}") from exc
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -18,6 +18,9 @@ from llm_server import __version__, paths
 USAGE_EXIT_CODE = 2
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's own, or the one of the click inside newer typers
 
+SOURCE_HELP = "A model's name, a source, a GGUF file, or a model folder."
+MODEL_HELP = f"{SOURCE_HELP} [the default model]"
+
 cli = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -67,7 +70,7 @@ def _options(
 
 @cli.command()
 def serve(
-    model: Annotated[str | None, typer.Argument(help="A model's name, a source, or the path of a GGUF file.")] = None,
+    model: Annotated[str | None, typer.Argument(help=MODEL_HELP)] = None,
     config: Annotated[
         Path | None, typer.Option(envvar="LLM_SERVER_CONFIG", help="A server.toml with the same options.")
     ] = None,
@@ -107,7 +110,7 @@ def serve(
     scheduler_policy: Annotated[
         str | None, typer.Option(help="guaranteed_no_evict or max_utilization. [guaranteed_no_evict]")
     ] = None,
-    num_threads: Annotated[int | None, typer.Option(help="CPU threads of the model.")] = None,
+    num_threads: Annotated[int | None, typer.Option(help="CPU threads of the model. [all cores]")] = None,
     max_body_mib: Annotated[int | None, typer.Option(help="Largest request body, in MiB. [32]")] = None,
     drain_timeout_s: Annotated[
         float | None, typer.Option(help="How long a stop waits for running answers. [30]")
@@ -126,7 +129,7 @@ def serve(
 
 @cli.command()
 def pull(
-    model: Annotated[str | None, typer.Argument(help="A model's name, a source, or the path of a GGUF file.")] = None,
+    model: Annotated[str | None, typer.Argument(help=MODEL_HELP)] = None,
 ) -> None:
     """Fetch a model and prepare it, without serving it."""
     from llm_server.progress import shown_progress
@@ -144,7 +147,7 @@ def pull(
 
 @cli.command()
 def build(
-    source: Annotated[str, typer.Argument(help="A model's name, a source, a GGUF file, or a model folder.")],
+    source: Annotated[str, typer.Argument(help=SOURCE_HELP)],
     engine: Annotated[str | None, typer.Option(help="openvino or trtllm. [openvino]")] = None,
     precision: Annotated[str | None, typer.Option(help="openvino: of the weights; f16, int8 or int4. [f16]")] = None,
     tp: Annotated[int | None, typer.Option(help="trtllm: GPUs that share each layer. [1]")] = None,
