@@ -54,3 +54,10 @@ def test_the_default_install_has_no_pytorch() -> None:
 
 def test_every_promised_extra_is_there() -> None:
     assert {"vision", "quantize", "trtllm", "gradio", "bench", "test"} <= set(EXTRAS)
+
+
+def test_nobody_is_told_to_install_from_pypi_where_the_name_is_another_projects() -> None:
+    folders = ("llm_server", "engines", "stylers", "benchmarks", "docs", "docker")
+    told = [*ROOT.glob("*.md"), *(file for folder in folders for file in (ROOT / folder).rglob("*") if file.is_file())]
+    advice = re.compile(rf"pip install ['\"]?{PROJECT['name']}\b".encode())
+    assert [file for file in told if advice.search(file.read_bytes())] == []

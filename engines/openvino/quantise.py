@@ -34,7 +34,7 @@ ov.save_model(graph, sys.argv[2], compress_to_fp16=False)
 def refuse_without_nncf(precision: str) -> None:
     """Raise BuildError unless NNCF is installed."""
     if find_spec("nncf") is None:
-        raise BuildError(f"{precision} weights need NNCF: pip install 'llm-server[quantize]'")
+        raise BuildError(f"{precision} weights need NNCF: pip install -e '.[quantize]'")
 
 
 def quantise(folder: Path, facts: ModelFacts, precision: str, progress: Progress) -> tuple[ModelFacts, PrecisionLoss]:

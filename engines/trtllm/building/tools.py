@@ -33,9 +33,7 @@ def refuse_missing(script: Path) -> None:
             "(in NVIDIA's release container it is /app/tensorrt_llm/examples)"
         )
     if find_build_tool() is None:
-        raise BuildError(
-            f"{BUILD_TOOL} is not on PATH; it comes with TensorRT-LLM 1.2: pip install 'llm-server[trtllm]'"
-        )
+        raise BuildError(f"{BUILD_TOOL} is not on PATH; it comes with TensorRT-LLM 1.2: pip install -e '.[trtllm]'")
 
 
 def run_tool(command: Command, show: Callable[[str], None]) -> None:

@@ -44,7 +44,7 @@ def test_what_is_lowered_already_is_refused(tiny_engine: Path, tmp_path: Path) -
 
 def test_without_nncf_the_extra_is_named(tiny_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nncf", None)  # as if it were not installed
-    with pytest.raises(BuildError, match=r"int8 weights need NNCF: pip install 'llm-server\[quantize\]'"):
+    with pytest.raises(BuildError, match=r"int8 weights need NNCF: pip install -e '.\[quantize\]'"):
         lower(tiny_engine.parent / "tiny.gguf", tmp_path / "engine", "int8")
     assert list((tmp_path / "engine").iterdir()) == []
 
