@@ -52,7 +52,8 @@ def disguised(chat: Chat, control_tokens: Sequence[str], spared: str) -> tuple[C
 
     texts = texts_of(chat)
     seen = {token for text, by in texts for token in control.findall(text) if not stays(token, by)}
-    begun = {begin for part in inner_parts(chat) if (begin := _begun_token(part, tuple(control_tokens)))}
+    beginnings = _beginnings(tuple(control_tokens))
+    begun = {begin for part in inner_parts(chat) if (begin := beginnings.end_of(part))}
     if not seen | begun:
         return chat, Disguise({})
     used = set().union(*(text for text, _ in texts))
@@ -65,7 +66,7 @@ def disguised(chat: Chat, control_tokens: Sequence[str], spared: str) -> tuple[C
         return control.sub(lambda found: found[0] if stays(found[0], is_assistant) else stand_ins[found[0]], text)
 
     def disguise_end(text: str) -> str:
-        begin = _begun_token(text, tuple(control_tokens))
+        begin = beginnings.end_of(text)
         head, _, blanks = text.rpartition(begin) if begin else (text, "", "")
         return f"{head}{stand_ins[begin]}{blanks}" if begin else text
 
@@ -98,18 +99,24 @@ def rewrite_inner_parts(chat: Chat, rewrite: Callable[[str], str]) -> Chat:
     return replace(chat, messages=tuple(map(rewritten, chat.messages)))
 
 
-def _begun_token(text: str, control_tokens: tuple[str, ...]) -> str:
-    """The longest beginning of a control string, not a whole one, that a text ends with, but for blanks."""
-    beginnings, longest = _beginnings(control_tokens)
-    text = text[-2 * longest :].rstrip() or text.rstrip()
-    return next((text[-size:] for size in range(min(longest, len(text)), 0, -1) if text[-size:] in beginnings), "")
+@dataclass(frozen=True, slots=True)
+class Beginnings:
+    """All proper beginnings of control strings, and the length of the longest."""
+
+    texts: frozenset[str]
+    longest: int
+
+    def end_of(self, text: str) -> str:
+        """Return the longest beginning that a text ends with, but for blanks."""
+        text = text[-2 * self.longest :].rstrip() or text.rstrip()
+        sizes = range(min(self.longest, len(text)), 0, -1)
+        return next((text[-size:] for size in sizes if text[-size:] in self.texts), "")
 
 
 @lru_cache(maxsize=64)
-def _beginnings(control_tokens: tuple[str, ...]) -> tuple[frozenset[str], int]:
-    """All proper beginnings of control strings, and the length of the longest."""
-    beginnings = {token[:size] for token in control_tokens for size in range(1, len(token))}
-    return frozenset(beginnings), max(map(len, beginnings), default=0)
+def _beginnings(control_tokens: tuple[str, ...]) -> Beginnings:
+    texts = frozenset(token[:size] for token in control_tokens for size in range(1, len(token)))
+    return Beginnings(texts, max(map(len, texts), default=0))
 
 
 @lru_cache(maxsize=64)
