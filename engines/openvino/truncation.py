@@ -66,7 +66,8 @@ class Truncation:
                 is_done[rows] = self._cut_sorted(*chosen, min(NUM_LIKELY, probs.shape[1]))
         for row in np.flatnonzero(~is_done):
             rows = slice(row, row + 1)
-            restore(rows)
+            if cuts.is_flat[row]:
+                restore(rows)
             self._cut_sorted(probs[rows], params.take(rows), totals[rows], probs.shape[1])
 
     def _cut_around(self, probs: Probs, params: DrawParams, totals: Floats, low: Probs, high: Probs) -> Mask:
