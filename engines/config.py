@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from engines.build_options import Lookahead
+
 Precision = Literal["auto", "bf16", "f32"]
 KVPrecision = Literal["auto", "u8"]
 SchedulerPolicy = Literal["guaranteed_no_evict", "max_utilization"]
@@ -116,11 +118,8 @@ class TensorRTLLMConfig:
 
     @property
     def num_lookahead_tokens(self) -> int:
-        """Tokens guessed per step of lookahead decoding, by TensorRT-LLM's own count."""
-        if self.lookahead is None:
-            return 0
-        window, ngram, verification = self.lookahead
-        return ngram - 2 + (window - 1 + verification) * (ngram - 1)
+        """Tokens guessed per step of lookahead decoding."""
+        return 0 if self.lookahead is None else Lookahead(*self.lookahead).max_draft_len
 
     @property
     def world_size(self) -> int:
