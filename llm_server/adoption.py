@@ -3,19 +3,18 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.folder import DESCRIPTION_FILE, EngineFolder, EngineFolderError, staged_folder
+from engines.folder import EngineFolder, EngineFolderError, staged_folder
 from engines.model_files import IR_FILE, ModelFormat
 from engines.progress import Progress, silent
 from llm_server import __version__, paths
 from llm_server.config import ConfigError
-from llm_server.pull import locked
+from llm_server.pull import TENSORRT, find_folder, locked
 from llm_server.sources import SourceError
 from llm_server.sources.catalog import CATALOG
 
 if TYPE_CHECKING:
     from engines.trtllm.adopt import Adoption
 
-ENGINE = "trtllm"
 NEEDED = (
     "the engine trtllm needs a folder: a Hugging Face checkpoint, a TensorRT engine, or hf:org/name of a checkpoint"
 )
@@ -37,19 +36,19 @@ def adopt(model: str, home: Path, tokenizer: Path | None = None, progress: Progr
     if model.startswith("hf:"):
         return _adopt_from_hub(model, home, progress)
     path = _model_folder(model)
-    return _describe(Adoption.of(path, tokenizer), paths.engines(home) / f"{path.name}.{ENGINE}", progress)
+    return _describe(Adoption.of(path, tokenizer), paths.engines(home) / f"{path.name}.{TENSORRT}", progress)
 
 
 def _described(model: str, home: Path) -> Path | None:
     """Look for an engine folder with this name or path. Raises ConfigError for one of another engine."""
-    by_name = [paths.engines(home) / model] if Path(model).name == model else []
-    for folder in (*by_name, Path(model).expanduser().resolve()):
-        if (folder / DESCRIPTION_FILE).is_file():
-            made_for = EngineFolder.load(folder).description.engine
-            if made_for != ENGINE:
-                raise ConfigError(f"{folder} was built for the engine {made_for}; {NEEDED}")
-            return folder
-    return None
+    folder = find_folder(model, home)
+    if folder is None:
+        return None
+    folder = folder.resolve()
+    made_for = EngineFolder.load(folder).description.engine
+    if made_for != TENSORRT:
+        raise ConfigError(f"{folder} was built for the engine {made_for}; {NEEDED}")
+    return folder
 
 
 def _model_folder(model: str) -> Path:
@@ -83,7 +82,7 @@ def _adopt_from_hub(model: str, home: Path, progress: Progress) -> Path:
         raise ConfigError(str(exc)) from exc
     except OSError as exc:
         raise ConfigError(f"{model} cannot be kept below {home}: {exc}") from exc
-    final = paths.engines(home) / f"{source.name}.{ENGINE}"
+    final = paths.engines(home) / f"{source.name}.{TENSORRT}"
     return _describe(Adoption.of(checkpoint, source=source.text), final, progress)
 
 

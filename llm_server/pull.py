@@ -104,7 +104,8 @@ def pull(model: str, home: Path, progress: Progress = silent) -> Path:
     `model` is the name of a model of the catalogue or of an engine folder below `home`, the path of an engine folder,
     or a source (llm_server.sources). A folder that is named is taken as it stands. Raises PullError.
     """
-    folder = _find_folder(model, home)
+    # a model of the catalogue is kept up to date by its source
+    folder = None if model in CATALOG else find_folder(model, home)
     if folder is None:
         return carry_out(make_plan(model, home), progress)
     description = _read(folder).description
@@ -120,10 +121,8 @@ def pull(model: str, home: Path, progress: Progress = silent) -> Path:
     return carry_out(make_plan(description.source, home, precision=precision, out=folder), progress)
 
 
-def _find_folder(model: str, home: Path) -> Path | None:
-    """Look for an engine folder with this name or path. A model of the catalogue is kept up to date by its source."""
-    if model in CATALOG:
-        return None
+def find_folder(model: str, home: Path) -> Path | None:
+    """Look for an engine folder with this name or path."""
     by_name = [paths.engines(home) / model] if Path(model).name == model else []
     candidates = (*by_name, Path(model).expanduser())
     return next((path for path in candidates if (path / DESCRIPTION_FILE).is_file()), None)
