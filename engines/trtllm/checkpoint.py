@@ -134,8 +134,13 @@ class Checkpoint:
         return next((value for value in found if type(value) is int and value > 0), None)
 
 
+def is_engine_config(config: Mapping[str, Any]) -> bool:
+    """Whether a config.json is that of a prebuilt engine."""
+    return {"pretrained_config", "build_config"} <= config.keys()
+
+
 def _refuse_other_kinds(path: Path, config: Mapping[str, Any]) -> None:
-    if {"pretrained_config", "build_config"} <= config.keys():
+    if is_engine_config(config):
         raise TensorRTLLMError(
             f"{path} is a prebuilt TensorRT engine; a checkpoint is needed here, in Hugging Face's format"
         )
@@ -149,12 +154,12 @@ def _refuse_other_kinds(path: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises TensorRTLLMError."""
+def read_json(file: Path, kind: str = "Hugging Face checkpoint") -> dict[str, Any]:
+    """Read a JSON object in the folder of a model of this kind. Raises TensorRTLLMError."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as exc:
-        raise TensorRTLLMError(f"{file.parent} is no Hugging Face checkpoint: {file.name} is missing") from exc
+        raise TensorRTLLMError(f"{file.parent} is no {kind}: {file.name} is missing") from exc
     except (OSError, ValueError, RecursionError) as exc:
         raise TensorRTLLMError(f"{file} cannot be read: {exc}") from exc
     if not isinstance(document, dict):

@@ -4,14 +4,13 @@ Source of names and defaults: `GptJsonConfig`, cpp/tensorrt_llm/runtime/gptJsonC
 `SpeculativeDecodingMode`, tensorrt_llm/models/modeling_utils.py, release 1.2.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from engines.trtllm.checkpoint import DTYPE_BYTES
+from engines.trtllm.checkpoint import DTYPE_BYTES, is_engine_config, read_json
 from engines.trtllm.errors import TensorRTLLMError
 
 CONFIG_FILE = "config.json"
@@ -126,10 +125,9 @@ class PrebuiltEngine:
 def is_prebuilt_engine(path: Path) -> bool:
     """Tell an engine folder from a checkpoint, by the parts of its config.json."""
     try:
-        document = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return is_engine_config(read_json(path / CONFIG_FILE))
+    except TensorRTLLMError:
         return False
-    return isinstance(document, dict) and {"pretrained_config", "build_config"} <= document.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +141,7 @@ class _Section:
     @classmethod
     def of(cls, path: Path) -> "_Section":
         file = path / CONFIG_FILE
-        try:
-            document = json.loads(file.read_text(encoding="utf-8"))
-        except FileNotFoundError as exc:
-            raise TensorRTLLMError(f"{path} is no TensorRT engine: {CONFIG_FILE} is missing") from exc
-        except (OSError, ValueError, RecursionError) as exc:
-            raise TensorRTLLMError(f"{file} cannot be read: {exc}") from exc
-        if not isinstance(document, dict):
-            raise TensorRTLLMError(f"{file} is not a JSON object")
-        return cls(document, file)
+        return cls(read_json(file, "TensorRT engine"), file)
 
     def section(self, name: str) -> "_Section":
         return _Section(self._typed(name, dict), self.file, f"{self.prefix}{name}.")
