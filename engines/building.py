@@ -5,13 +5,13 @@ A builder is found by the name of its engine in a table of "module:function" str
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
 from engines.build_options import BuildMachine, EngineOptions
-from engines.folder import EngineFolder
+from engines.folder import EngineDescription, EngineFolder, ModelFacts
 from engines.model_files import ModelFiles, ModelFormat
 from engines.progress import Progress
 
@@ -47,6 +47,19 @@ class BuildRequest:
     engine_options: EngineOptions = field(default_factory=EngineOptions)
     machine: BuildMachine = field(default_factory=BuildMachine)
     show: Callable[[str], None] = discard
+
+    def describe(self, facts: ModelFacts, *, engine: str, builder: str) -> EngineDescription:
+        """Say what engine.json shall say of the model."""
+        stated = replace(facts, versions={**facts.versions, **self.versions})
+        return EngineDescription(
+            **stated.by_name(),
+            engine=engine,
+            source=self.source,
+            source_sha256=self.source_sha256,
+            source_stamp=self.source_stamp,
+            source_revision=self.source_revision,
+            builder=builder,
+        )
 
 
 class Build(Protocol):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engines.building import BuildRequest
-from engines.folder import EngineDescription, EngineFolder, ModelFacts, PrecisionLoss, describe_folder
+from engines.folder import EngineFolder, ModelFacts, describe_folder
 from engines.model_files import ModelFormat
 from engines.openvino.conversion import EXACT_PRECISION
 from engines.openvino.gguf_builder import import_gguf
@@ -31,20 +31,7 @@ def build_engine(request: BuildRequest, target: Path, builder: str, progress: Pr
     if lowers_precision:
         facts, loss = quantise(target, facts, request.precision, progress)
     progress(Phase.WRITE, 0, 1)
-    folder = describe_folder(target, _describe(request, facts, loss, builder))
+    description = request.describe(facts, engine="openvino", builder=builder)
+    folder = describe_folder(target, replace(description, precision_loss=loss))
     progress(Phase.WRITE, 1, 1)
     return folder
-
-
-def _describe(request: BuildRequest, facts: ModelFacts, loss: PrecisionLoss | None, builder: str) -> EngineDescription:
-    stated = replace(facts, versions={**facts.versions, **request.versions})
-    return EngineDescription(
-        **stated.by_name(),
-        engine="openvino",
-        source=request.source,
-        source_sha256=request.source_sha256,
-        source_stamp=request.source_stamp,
-        source_revision=request.source_revision,
-        builder=builder,
-        precision_loss=loss,
-    )

@@ -9,7 +9,7 @@ from pathlib import Path
 from engines.build_options import BuildMachine, EngineOptions
 from engines.building import BuildError, BuildRequest, refuse_full_disk
 from engines.errors import EngineError
-from engines.folder import EngineDescription, EngineFolder, ModelFacts, describe_folder
+from engines.folder import EngineFolder, describe_folder
 from engines.progress import Phase, Progress
 from engines.trtllm.adopt import engine_facts, refuse_missing_tokenizer
 from engines.trtllm.building.memory import GIB, count_memory, gpu_memory_bytes
@@ -48,7 +48,9 @@ def build_engine(request: BuildRequest, target: Path, builder: str, progress: Pr
         raise BuildError(str(exc)) from exc
     ModelLocation(ModelKind.ENGINE, target).write(target)
     progress(Phase.WRITE, 0, 1)
-    folder = describe_folder(target, _describe(request, facts, builder))
+    description = request.describe(facts, engine="trtllm", builder=builder)
+    options = request.engine_options.as_document()
+    folder = describe_folder(target, replace(description, build_options=options))
     progress(Phase.WRITE, 1, 1)
     return folder
 
@@ -68,20 +70,6 @@ def _run(
             show(f"$ {command}")
             run_tool(command, show)
             progress(phase, 1, 1)
-
-
-def _describe(request: BuildRequest, facts: ModelFacts, builder: str) -> EngineDescription:
-    stated = replace(facts, versions=request.versions)
-    return EngineDescription(
-        **stated.by_name(),
-        engine="trtllm",
-        source=request.source,
-        source_sha256=request.source_sha256,
-        source_stamp=request.source_stamp,
-        source_revision=request.source_revision,
-        builder=builder,
-        build_options=request.engine_options.as_document(),
-    )
 
 
 def _gpu_bytes(machine: BuildMachine) -> int | None:
