@@ -30,6 +30,7 @@ from engines.openvino.mask_filler import MaskFiller
 from engines.openvino.scheduler import Scheduler
 from engines.openvino.sequence import ScheduledBatch
 from engines.stream import merge
+from tests.engines.stories import tell
 
 POISON = 13
 PATIENCE_S = 30
@@ -68,15 +69,7 @@ class CountingRunner:
 def run(story: Story, scheduler: Scheduler | None = None, gate: threading.Event | None = None) -> OpenVINOExecutor:
     scheduler = scheduler or Scheduler(BlockPool(INFO.num_blocks), INFO.block_size, INFO.max_batch_size, 100)
     executor = OpenVINOExecutor(EngineCore(CountingRunner(gate), scheduler), INFO)
-
-    async def live() -> None:
-        await executor.start()
-        try:
-            await story(executor)
-        finally:
-            await executor.shutdown()
-
-    asyncio.run(live())
+    tell(executor, story)
     return executor
 
 

@@ -32,6 +32,7 @@ from engines.config import TensorRTLLMConfig
 from engines.trtllm import executor as executor_module
 from engines.trtllm.driver import STATS_PAUSE_S
 from engines.trtllm.executor import TRTLLMExecutor
+from tests.engines.stories import tell as tell_story
 from tests.engines.test_conformance import collect, flat, request_for, tokens
 
 Story = Callable[[TRTLLMExecutor], Awaitable[None]]
@@ -44,16 +45,7 @@ FIRST_ID = 2  # of a request to TensorRT-LLM
 def tell(fake_trtllm: ModuleType, trtllm_engine: Path) -> Tell:
     def run(story: Story, config: EngineConfig = CONFIG, **settings: Any) -> None:
         config = replace(config, trtllm=TensorRTLLMConfig(**settings))
-        executor = TRTLLMExecutor.load(EngineFolder.load(trtllm_engine), config)
-
-        async def live() -> None:
-            await executor.start()
-            try:
-                await story(executor)
-            finally:
-                await executor.shutdown()
-
-        asyncio.run(live())
+        tell_story(TRTLLMExecutor.load(EngineFolder.load(trtllm_engine), config), story)
 
     return run
 

@@ -33,6 +33,7 @@ from engines.trtllm.errors import TensorRTLLMError
 from engines.trtllm.executor import TRTLLMExecutor
 from engines.trtllm.prebuilt.driver import MAX_FAILED_STEPS
 from engines.trtllm.prebuilt.requests import number_of
+from tests.engines.stories import tell as tell_story
 from tests.engines.test_conformance import collect, flat, request_for, tokens
 from tests.trtllm_fixtures import adopt_prebuilt
 
@@ -57,16 +58,7 @@ def build(fake_trtllm: ModuleType, tiny_checkpoint: Path, tmp_path: Path) -> Bui
 @pytest.fixture
 def tell(fake_trtllm: ModuleType, trtllm_prebuilt: Path) -> Tell:
     def run(story: Story, folder: Path = trtllm_prebuilt, config: EngineConfig = CONFIG, **settings: Any) -> None:
-        executor = load(folder, config, **settings)
-
-        async def live() -> None:
-            await executor.start()
-            try:
-                await story(executor)
-            finally:
-                await executor.shutdown()
-
-        asyncio.run(live())
+        tell_story(load(folder, config, **settings), story)
 
     return run
 
